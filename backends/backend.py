@@ -7,6 +7,7 @@ are.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Backend(Protocol):
-    """Runs physical plans.
+    """Runs physical plans. A backend is a class that inherits from this one and has all of its methods.
 
     Threads: any number of them may call any method at the same time, with the same plan too.
 
@@ -44,10 +45,12 @@ class Backend(Protocol):
     """What plans for it are made for, as the planner and plan files name it: "local" or "spark"."""
 
     @property
+    @abstractmethod
     def shards(self) -> int | None:
         """How many shards plans have if the settings do not say so; None for as many as threads."""
         ...
 
+    @abstractmethod
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """Batches of the plan's output schema, in the order of the result, as they are computed.
 
@@ -55,15 +58,18 @@ class Backend(Protocol):
         run ends and frees what it holds. Batches own their memory: they outlive the iterator and the backend."""
         ...
 
+    @abstractmethod
     def run_all(self, plan: PhysicalPlan, run: Run) -> Iterable[pa.RecordBatch]:
         """The same batches, for a caller who wants all of them: a list if they are there when this returns."""
         ...
 
+    @abstractmethod
     def frame(self, plan: PhysicalPlan, run: Run) -> Any:
         """The result as a lazy DataFrame of Spark, which runs the plan at each action, also after `run` is over.
         `not_on_spark` is the error of a backend that has none."""
         ...
 
+    @abstractmethod
     def close(self) -> None:
         """Free threads, kernels and connections; the session has cancelled its runs before. What the backend was
         given (a SparkSession of the user) stays open. A second call does nothing."""

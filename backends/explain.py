@@ -1,7 +1,8 @@
-"""What `explain` prints below the logical plan: the plan file with estimates, the pipelines, KIR, LLVM, assembly, and a
-run.
+"""What `explain` prints below the logical plan: the plan file with estimates, the graph of pipelines, KIR, LLVM,
+assembly, and a run.
 
-Pipelines are found by a run over no rows: the same code that runs the plan decides what it consists of.
+The graph is the plan lowered, and nothing runs for it. Kernels are found by a run over no rows: the same code that runs
+the plan decides what they are.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import time
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.local.run.executor import Executor, Kernels
+from tsql.backends.local.lower import lower
+from tsql.backends.local.lower.text import graph_text
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.kernels import Kernels
+from tsql.backends.local.spill.spill import can_spill
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.emit.pipeline import Pipeline
 from tsql.kernels.expr.errors import PlanError
-from tsql.planner.cost.estimate import Estimator
-from tsql.planner.physical.planfile import print_plan
+from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.step import PhysicalPlan
 
 LEVELS = ("physical", "pipelines", "kir", "llvm", "asm", "analyze")
@@ -29,8 +33,10 @@ def explain(plan: PhysicalPlan, level: str, backend: Any, run: Run) -> str:
             return _physical(plan)
         case "analyze":
             return _analyze(plan, backend, run)
-        case "pipelines" | "kir" | "llvm" | "asm":
-            return "\n\n".join(_pipeline(p, level) for p in pipelines(plan, run)) + "\n"
+        case "pipelines":
+            return graph_text(lower(plan.root, plan.shards, can_spill(run.settings)))
+        case "kir" | "llvm" | "asm":
+            return "\n\n".join(_kernel(p, level) for p in pipelines(plan, run)) + "\n"
     if level == "logical":
         raise PlanError(
             "a plan file has no logical plan: it begins where planning has ended",
@@ -40,18 +46,18 @@ def explain(plan: PhysicalPlan, level: str, backend: Any, run: Run) -> str:
 
 
 def pipelines(plan: PhysicalPlan, run: Run) -> list[Pipeline]:
-    """The pipelines of a plan, in the order in which they run."""
-    executor = Executor(run, Kernels(), interpret=True, dry=True)
-    for _ in executor.batches(plan):
+    """The pipelines of a plan with the kernels that rows of unknown number would have, in the order in which they run."""
+    execution = Execution(run, Kernels(), interpret=True, dry=True)
+    for _ in execution.batches(plan):
         pass
-    return [pipeline for _, pipeline in executor.pipelines]
+    return list(execution.finder.listed.values())
 
 
 def _physical(plan: PhysicalPlan) -> str:
     properties = plan.properties()
     estimates = estimated_rows(plan)
     comments = {step.name: f"{properties[id(step)]}, ~{amount(estimates[step.name])} rows" for step in plan.root.walk()}
-    return print_plan(plan, comments) + "".join(f"# {note}\n" for note in plan.notes)
+    return plan.text(comments) + "".join(f"# {note}\n" for note in plan.notes)
 
 
 def estimated_rows(plan: PhysicalPlan) -> dict[str, float]:
@@ -71,11 +77,9 @@ def amount(rows: float) -> str:
     return f"{rows / 1000:.3g} G"
 
 
-def _pipeline(pipeline: Pipeline, level: str) -> str:
-    if level == "pipelines":
-        return pipeline.describe()
+def _kernel(pipeline: Pipeline, level: str) -> str:
     module = pipeline.emit().module
-    head = f"# {pipeline.name}\n"
+    head = "".join(f"# {line}\n" for line in pipeline.describe().splitlines())
     if level == "kir":
         return head + module.text().rstrip()
     return head + (compiler().llvm_text(module) if level == "llvm" else compiler().assembly(module)).rstrip()
@@ -102,7 +106,7 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
         counted[name] += f", {spilled:,} bytes spilled" if spilled else ""
     spills = any(step.get("spilled") for step in run.steps.values())
     lines = [
-        print_plan(plan, counted).rstrip(),
+        plan.text(counted).rstrip(),
         "",
         f"{'pipeline':<32} {'rows in':>14} {'ms':>10}" + (f" {'spilled bytes':>16}" if spills else ""),
     ]
@@ -111,6 +115,7 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
             f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}"
             + (f" {step.get('spilled', 0):>16,}" if spills else "")
         )
+    lines += _choices(run)
     lines.append("")
     for name in ("parse", "plan", "compile", "run"):
         if name in run.timings_ms:
@@ -123,3 +128,8 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
     lines.append(f"{'total':<10} {total_ms:>10.2f} ms, {rows:,} rows")
     lines += run.told()
     return "\n".join(lines) + "\n"
+
+
+def _choices(run: Run) -> list[str]:
+    """Which ways were taken where the graph of pipelines leaves several open."""
+    return ["", *(f"{name + ':':<32} {way}" for name, way in run.choices.items())] if run.choices else []

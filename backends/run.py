@@ -38,6 +38,8 @@ class Run:
     profile: bool = False
     """Count the rows of each step, in `rows_of`."""
     rows_of: dict[str, int] = field(default_factory=dict)
+    choices: dict[str, str] = field(default_factory=dict)
+    """Which way was taken where only the data could decide, by the name of the step (`explain ANALYZE`)."""
     counts: dict[str, int] = field(default_factory=dict)
     """What happened to rows that the user should hear of (`count`), such as those that were in no window."""
     _counting: threading.Lock = field(default_factory=threading.Lock)
@@ -67,6 +69,10 @@ class Run:
         if rows:
             with self._counting:
                 self.counts[what] = self.counts.get(what, 0) + rows
+
+    def chose(self, step: str, way: str) -> None:
+        """A step has taken one of several ways; what it took last is shown."""
+        self.choices[step] = way
 
     def note(self, text: str) -> None:
         """Something that the user should hear of, once however often it is said."""

@@ -46,9 +46,10 @@ def build(
     from tsql.planner.choose.late_decoding import mark_late
     from tsql.planner.choose.scan_progress import with_progress
     from tsql.planner.hints.constraints import constraints
+    from tsql.planner.logical.null_assumptions import watched
     from tsql.planner.physical.check import check
     from tsql.planner.physical.enforce import enforce
-    from tsql.planner.physical.null_assumptions import watched, with_filled
+    from tsql.planner.physical.operators.scan import with_filled
     from tsql.planner.physical.step import named
     from tsql.planner.rules import optimize, without_products
     from tsql.planner.unnest.unnest import unnest

@@ -19,9 +19,9 @@ from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
 from tsql.parameters import Parameters, convert_all
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.planner.cost.estimate import with_groups
 from tsql.planner.logical import nodes as logical
 from tsql.planner.physical.check import check
+from tsql.planner.physical.estimator import with_groups
 from tsql.planner.physical.planfile import parse_plan, starts_plan
 from tsql.relation import Relation
 from tsql.statements import kinds as statements

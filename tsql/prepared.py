@@ -1,5 +1,5 @@
-"""Analyzed queries with their plans, analyzed inserts, and the caches that find them again by their text; the session
-keeps one of each."""
+"""Analyzed queries with their plans, analyzed inserts, and the caches that find them again by their text;
+`ScriptRunner` keeps one of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tsql.planner import PhysicalPlan, make_plan
 from tsql.statements.script import Piece
 
 if TYPE_CHECKING:
-    from tsql.planner.cost.candidates import Candidate
+    from tsql.planner.candidates import Candidate
     from tsql.statements import kinds as statements
 
 _CACHED_PLANS = 256
@@ -63,7 +63,7 @@ class Prepared:
 
     def candidates(self, settings: Settings, target: str, shards: int | None = None) -> list[Candidate]:
         """The plans that the query could have, the cheapest first."""
-        from tsql.planner.cost.candidates import candidates
+        from tsql.planner.candidates import candidates
 
         return candidates(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
 

@@ -125,7 +125,7 @@ class QueryRunner:
 
                 return logical.show(prepared.query.plan)
             if level.startswith("candidates"):
-                from tsql.planner.cost.candidates import listing
+                from tsql.planner.candidates import listing
 
                 found = prepared.candidates(self.settings, self.target, self.shards)
                 return listing(found, int(level.partition(" ")[2] or 0))

@@ -21,7 +21,7 @@ from tsql.kernels.expr.errors import CatalogError, OutOfMemoryError, PlanError, 
 from tsql.kernels.expr.types import Type
 from tsql.kernels.process import forks
 from tsql.running import Running
-from tsql.values import beyond_polars, beyond_python, python_values
+from tsql.values import python_values
 
 if TYPE_CHECKING:
     import pandas
@@ -167,36 +167,15 @@ class Relation:
     def pandas(self, **options: Any) -> pandas.DataFrame:
         """The whole result as a pandas frame; the options are those of `pyarrow.Table.to_pandas`. A column with dates
         or times that Python does not have (the year 10000, 24:00:00) has the values of `fetchall`."""
-        table = self._unique(self.arrow())
-        as_rows = [index for index, t in enumerate(self._types) if beyond_python(table.column(index), t)]
-        plain = table
-        for index in as_rows:
-            plain = plain.set_column(index, table.column_names[index], pa.nulls(table.num_rows))
-        frame = plain.to_pandas(**options)
-        for index in as_rows:
-            values = [
-                value for chunk in table.column(index).chunks for value in python_values(chunk, self._types[index])
-            ]
-            frame[table.column_names[index]] = type(frame.iloc[:, index])(values, dtype=object, index=frame.index)
-        return frame
+        from tsql.dataframes import to_pandas
+
+        return to_pandas(self.arrow(), self._types, options)
 
     def polars(self) -> polars.DataFrame:
         """The whole result as a polars frame."""
-        import polars
+        from tsql.dataframes import to_polars
 
-        table = self._unique(self.arrow())
-        for index, t in enumerate(self._types):
-            text = beyond_polars(table.column(index), t)
-            if text is not None:
-                raise SourceError(
-                    f"column {table.column_names[index]} holds {text}, which polars cannot hold",
-                    hint="use .arrow(), or CAST it to VARCHAR in the query",
-                )
-            if t.name == "INTERVAL":
-                table = table.set_column(
-                    index, table.column_names[index], _durations(table.column(index), table.column_names[index])
-                )
-        return polars.from_arrow(table)
+        return to_polars(self.arrow(), self._types)
 
     def to_spark(self) -> Any:
         """The result as a lazy DataFrame of Spark, to go on with there; for sessions on the Spark backend."""
@@ -206,17 +185,6 @@ class Relation:
             return self._frame(self._new_run())
         except TsqlError as error:
             raise self._relocate(error) from error.__cause__
-
-    def _unique(self, table: pa.Table) -> pa.Table:
-        """Dataframes need one name per column: the second `a` becomes `a_1`, as in DuckDB."""
-        names: list[str] = []
-        for name in self._names:
-            candidate, count = name, 0
-            while candidate in names:
-                count += 1
-                candidate = f"{name}_{count}"
-            names.append(candidate)
-        return table.rename_columns(names)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values; the rest of them after `fetchone`."""
@@ -345,25 +313,6 @@ def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _durations(column: pa.ChunkedArray, name: str) -> pa.Array:
-    """INTERVAL as Arrow durations, for libraries without calendar intervals."""
-    found = []
-    for value in column.to_pylist():
-        if value is not None and value[0]:
-            raise SourceError(
-                f"column {name} holds intervals of months, which polars cannot hold",
-                hint="use .arrow(), or compute days in the query",
-            )
-        found.append(None if value is None else value[1] * 86_400_000_000 + value[2] // 1000)
-    try:
-        return pa.array(found, pa.duration("us"))
-    except OverflowError:
-        raise SourceError(
-            f"column {name} holds intervals that are too long for polars",
-            hint="use .arrow(), or compute days in the query",
-        ) from None
 
 
 def of_table(

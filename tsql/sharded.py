@@ -22,6 +22,7 @@ from tsql.kernels.process.recursion import deep_recursion
 from tsql.loaded import LoadedPlan
 from tsql.parameters import Parameters, convert_all
 from tsql.planner.physical.attributes import MOST_SHARDS, Attributes
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.movement import Gather, Movement, Multicast, Rekey
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.filter import Filter
@@ -29,9 +30,10 @@ from tsql.planner.physical.operators.limit import Limit
 from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.sort import Sort
-from tsql.planner.physical.planfile import LineContext, identifier, identifiers, parse_step
+from tsql.planner.physical.planfile import parse_step
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import MOST_DEEP, PhysicalPlan, Step, depth_of, named
+from tsql.planner.physical.text import identifier, identifiers
 from tsql.relation import Relation
 
 if TYPE_CHECKING:

@@ -26,6 +26,20 @@ class Split:
     rows: int | None
     detail: Any = None
 
+    @property
+    def file(self) -> str:
+        """The path of a part of a file."""
+        if self.path is None:
+            raise TypeError(f"{self} is not part of a file")
+        return self.path
+
+    @property
+    def known_rows(self) -> int:
+        """The number of rows where the source knows it."""
+        if self.rows is None:
+            raise TypeError(f"{self} does not know its rows")
+        return self.rows
+
 
 class Source(Protocol):
     """A readable relation. `describe()` is plain data (kind, paths, options) from which `open_source` makes it again,

@@ -55,9 +55,11 @@ class ArrowSource:
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         if not columns:
-            yield batch_of([], (), split.rows)
+            yield batch_of([], (), split.known_rows)
             return
-        parts = pa.table([self._column(name).slice(split.detail, split.rows) for name in columns], names=list(columns))
+        parts = pa.table(
+            [self._column(name).slice(split.detail, split.known_rows) for name in columns], names=list(columns)
+        )
         yield from (batch for batch in parts.to_batches() if batch.num_rows)
 
     def table(self) -> pa.Table:

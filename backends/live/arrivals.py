@@ -11,7 +11,8 @@ from tsql.backends.io.normalize import normalize
 from tsql.backends.live.fragments import SPREAD_ROWS, ArrivedRows, Engine
 from tsql.backends.local.run.dataset import SourceData
 from tsql.backends.local.run.entry import BatchData
-from tsql.backends.local.run.executor import Executor, Flow
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.flow import Flow
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.types import Type
 from tsql.planner.physical.operators.input import Input
@@ -28,7 +29,7 @@ class Batches(ArrivedRows):
         self.batches = [_normal(b, step) for b in batches if b.num_rows]
         self.rows = sum(b.num_rows for b in self.batches)
 
-    def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
+    def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
         shards = engine.shards if self.rows > SPREAD_ROWS else 1
         return Flow(DealtBatches(step, self.batches, shards, engine), step.schema)
 
@@ -40,10 +41,10 @@ class Splits(ArrivedRows):
         self.step, self.splits = step, splits
         self.rows = sum(s.rows if s.rows is not None else 1 for s in splits)
 
-    def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
+    def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
         scan = self.step
         data = SourceData(
-            scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, executor.shared
+            scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, execution.shared
         )
         data.splits = list(self.splits)
         data.rows = self.rows

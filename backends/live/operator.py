@@ -25,13 +25,13 @@ from tsql.kernels.expr.types import BOOLEAN, Type
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
 from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.filter import Filter
-from tsql.planner.physical.progress import MOVES, Progress
+from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step
 
 
 def origin(step: Step) -> Step:
     """The step whose rows a step's are, below movement."""
-    while isinstance(step, MOVES):
+    while step.is_movement:
         step = step.inputs[0]
     return step
 

@@ -22,8 +22,8 @@ from tsql.backends.live.operators_of_steps import operator_of
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.scan import Scan
-from tsql.planner.physical.progress import STATELESS, Progress, through
-from tsql.planner.physical.step import PhysicalPlan, Step
+from tsql.planner.physical.progress import Progress
+from tsql.planner.physical.step import PhysicalPlan, Step, through
 
 METADATA = b"tsql"
 
@@ -75,12 +75,12 @@ class LiveQuery:
 
     def _add(self, step: Step, users: dict[int, int]) -> None:
         partial = isinstance(step, Aggregate) and step.exports
-        if partial or (isinstance(step, STATELESS) and step.inputs and users.get(id(step), 0) < 2):
+        if partial or (step.is_stateless and step.inputs and users.get(id(step), 0) < 2):
             return
         if not step.inputs:
             self.nodes[id(step)] = LiveNode(step, None)
             return
-        shared = isinstance(step, STATELESS)
+        shared = step.is_stateless
         operator = Pass(step, self.engine) if shared else operator_of(step, self.engine)
         node = self.nodes[id(step)] = LiveNode(step, operator)
         for below in (step,) if shared else (held_step(step, side) for side in range(len(step.inputs))):

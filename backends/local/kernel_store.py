@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from tsql.backends.local.run.executor import Kernels
+from tsql.backends.local.run.kernels import Kernels
 
 if TYPE_CHECKING:
     from tsql.planner.physical.step import PhysicalPlan

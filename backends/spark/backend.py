@@ -13,7 +13,8 @@ from tsql.backends.backend import Backend
 from tsql.backends.local.kernel_store import KernelStore
 from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.backends.local.run.entry import chunk_columns
-from tsql.backends.local.run.executor import Executor, Flow
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.run import Run
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
@@ -62,15 +63,15 @@ class SparkBackend(Backend):
             run.done_rows = run.total_rows or run.done_rows
         run.timings_ms["cluster"] = (time.perf_counter() - begun) * 1000
         kernels = self.kernels.of(plan)
-        executor = Executor(run, kernels, inputs=inputs)
+        execution = Execution(run, kernels, inputs=inputs)
         before = kernels.compile_ms
         try:
             with plan.deep():
-                for batch in executor.batches(plan):
+                for batch in execution.batches(plan):
                     run.check()
                     yield batch
         finally:
-            executor.tell()
+            execution.tell()
             run.timings_ms["compile"] = kernels.compile_ms - before
             run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
 

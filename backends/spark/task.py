@@ -1,4 +1,4 @@
-"""What runs in a Spark task: rows of the wire in, a part of the plan by the local executor, rows of the wire out.
+"""What runs in a Spark task: rows of the wire in, a part of the plan by a local execution, rows of the wire out.
 
 Executors import this module and get everything else as plain data (`StagePart`, in JSON): the plan's text, the names of
 the steps that bound the part, parameters and settings. A plan is parsed and compiled once per Python worker. An error
@@ -21,8 +21,10 @@ from tsql.backends.io.normalize import normalize
 from tsql.backends.io.open import from_description
 from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.backends.local.run.entry import BatchData, chunk_columns
-from tsql.backends.local.run.executor import Executor, Flow, Kernels
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
+from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.spark.wire import (
     Row,
     decode_batches,
@@ -267,21 +269,21 @@ def _leave(
     part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: dict[int, Dataset | Flow]
 ) -> Iterator[pa.RecordBatch]:
     """Run the part and send its rows on."""
-    executor = Executor(run, program.kernels, inputs=inputs, task=shard)
+    execution = Execution(run, program.kernels, inputs=inputs, task=shard)
     top = program.steps[part.top]
     if part.one_copy and shard != 0:
         return
     if part.output is not None:
         with program.plan.deep():
-            yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
-        executor.tell()
+            yield from map(for_spark, execution.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
+        execution.tell()
         return
     movement = None if part.movement is None else program.steps[part.movement]
     with program.plan.deep():
-        lists = executor.chunks(
+        lists = execution.chunks(
             movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards
         )
-    executor.tell()
+    execution.tell()
     place = shard << 32
     for target, chunks in _targets(movement, lists, part.targets, shard):
         for blob in encode_chunks(chunks):

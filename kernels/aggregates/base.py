@@ -25,6 +25,13 @@ class AggregateArgument:
     nullable: bool = True
     constant: Literal | None = None
 
+    @property
+    def literal(self) -> Literal:
+        """The value of an argument that the binder has made sure is constant."""
+        if self.constant is None:
+            raise TypeError("the argument is not constant")
+        return self.constant
+
 
 class AggregateState:
     """The fields of one aggregate's state."""
@@ -93,15 +100,20 @@ class Body:
     branchless = False
     family: str | None = None
     wants_position = False
-    wants_order = False
     counter: int | None = None
     removable = False
     order_keys: tuple[SortKey, ...] = ()
     fields: tuple[str, ...] = ()
+    position: Val
+    order: tuple[Datum, ...]
     transient = ("order", "position")
 
     def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):
         self.inputs, self.result, self.rows = inputs, result, rows
+
+    @property
+    def wants_order(self) -> bool:
+        return False
 
     def init(self, k: PipelineKernel, state: AggregateState) -> None:
         """Set the state of an empty group; zeros unless overridden."""

@@ -117,7 +117,7 @@ class Module:
         return hashlib.sha256(self.text().encode()).hexdigest()[:32]
 
 
-def print_const(type: str, value: Any) -> str:
+def print_const(type: str | None, value: Any) -> str:
     if type in FLOATS:
         return (
             "nan"
@@ -211,7 +211,7 @@ def parse(text: str) -> Module:
         op = _parse_op(line)
         if op is None:
             raise bad
-        if op.dst is not None:
+        if op.dst is not None and op.type is not None:
             function.types.extend([""] * (op.dst + 1 - len(function.types)))
             function.types[op.dst] = op.type
         blocks[-1].append(op)

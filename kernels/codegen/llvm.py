@@ -87,7 +87,7 @@ class Compiled:
     def function(self) -> Any:
         """main as a ctypes function of three words (ctx, morsels, count); calling it releases the GIL. Who holds it
         holds the code."""
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
+        function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
         function.tracker = self.tracker
         return function
 
@@ -148,7 +148,9 @@ class Compiler:
 
     def _machine(self, opt: int) -> Any:
         """The target machine of a level; each thread has its own."""
-        made = self._own.__dict__
+        made: dict[int, Any] | None = getattr(self._own, "machines", None)
+        if made is None:
+            made = self._own.machines = {}
         if opt not in made:
             made[opt] = self._make_machine(opt)
         return made[opt]

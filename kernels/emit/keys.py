@@ -5,6 +5,7 @@ if they are equally long, as in GROUP BY."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tsql.kernels.aggregates.base import field_offsets, fields_bytes
@@ -46,6 +47,13 @@ class KeyField:
         return KeyField(name, d.type, d.valid is not None, d.range, None, d.stable)
 
     @property
+    def bounds(self) -> tuple[int, int]:
+        """The range of a key that has one."""
+        if self.range is None:
+            raise TypeError(f"{self.name} has no bounds")
+        return self.range
+
+    @property
     def exact(self) -> bool:
         return self.column is not None or self.type.is_integer or self.type.is_decimal or self.type.is_temporal
 
@@ -75,6 +83,7 @@ class KeyField:
 
     def _words(self, k: PipelineKernel, d: Datum) -> tuple[Val, ...]:
         if self.column is not None:
+            assert isinstance(d, CodeDatum), "a column of codes"
             return (d.code,)
         if self.type.is_string:
             return d.parts
@@ -133,7 +142,7 @@ class KeyLayout:
             at += fields_bytes(f.machines)
         self.end = at
 
-    def words(self, k: PipelineKernel, data: list[Datum]) -> tuple[Val, list[tuple[Val, ...]]]:
+    def words(self, k: PipelineKernel, data: Sequence[Datum]) -> tuple[Val, list[tuple[Val, ...]]]:
         """The NULL flags and the stored words of the key of a row."""
         nulls = k.i64(0)
         for bit, (f, d) in enumerate(zip(self.keys, data, strict=True)):
@@ -174,6 +183,6 @@ class KeyLayout:
     def read(self, k: PipelineKernel, entry: Val, index: int) -> Datum:
         f = self.keys[index]
         valid = None
-        if f.nullable:
+        if f.nullable and self.nulls_at is not None:
             valid = (k.load("i64", k.offset(entry, self.nulls_at)) & (1 << index)) == 0
         return f.read(k, self.stored(k, entry, index), valid)

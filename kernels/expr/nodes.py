@@ -24,6 +24,11 @@ class Expr:
         raise NotImplementedError
 
     @property
+    def position(self) -> int | None:
+        """The offset in the query's text, where the node has one."""
+        return None
+
+    @property
     def children(self) -> tuple[Expr, ...]:
         return ()
 

@@ -234,7 +234,7 @@ def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: in
         if value.type != column.machine:
             value = value.uto(column.machine) if t.is_unsigned and datum.range is None else value.to(column.machine)
         k.store(values, value, at)
-    if has_validity(column, datum):
+    if has_validity(column, datum) and datum.valid is not None:
         set_bit(k, k.load("ptr", builder, 1), at, datum.valid)
 
 

@@ -112,8 +112,9 @@ def _free_properties() -> None:
     classes = {found for module in modules for found in list(vars(module).values()) if isinstance(found, type)}
     for found in classes:
         for attribute in list(vars(found).values()):
-            if isinstance(attribute, cached_property):
-                attribute.lock._at_fork_reinit()
+            lock = getattr(attribute, "lock", None) if isinstance(attribute, cached_property) else None
+            if lock is not None:
+                lock._at_fork_reinit()
 
 
 def _await_imports(deadline: float) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 
 class Stoppable(Protocol):
-    """What can be cancelled: `Run` in backends/__init__.py."""
+    """What can be cancelled: `Run` in backends/run.py."""
 
     stopped: bool
     reason: str

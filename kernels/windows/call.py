@@ -44,8 +44,10 @@ class Bound:
                 return f"UNBOUNDED {side}"
             case "current":
                 return "CURRENT ROW"
-        plain = self.limit is None and isinstance(self.offset, Literal) and self.offset.value is not None
-        return f"{self.offset.value if plain else f'({self.offset})'} {self.kind.upper()}"
+        distance = f"({self.offset})"
+        if self.limit is None and isinstance(self.offset, Literal) and self.offset.value is not None:
+            distance = str(self.offset.value)
+        return f"{distance} {self.kind.upper()}"
 
 
 @dataclass(frozen=True)

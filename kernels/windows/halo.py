@@ -9,7 +9,6 @@ DISTINCT, medians, frames that end with the partition) may look at any row of th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Expr, Literal, SortKey
@@ -36,8 +35,13 @@ class Halo:
 
 def halo_of(calls: tuple[tuple[str, WindowCall], ...], order: tuple[SortKey, ...]) -> Halo | None:
     """What all calls together look at; None if one of them may look at any row."""
-    found = [_halo(name, call, order) for name, call in calls]
-    return None if None in found else reduce(Halo.union, found, Halo())
+    whole = Halo()
+    for name, call in calls:
+        halo = _halo(name, call, order)
+        if halo is None:
+            return None
+        whole = whole.union(halo)
+    return whole
 
 
 def _halo(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> Halo | None:

@@ -8,8 +8,8 @@ A `Binder` walks one expression. What a column name means, and whether aggregate
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlglot import exp
 
@@ -27,6 +27,7 @@ from tsql.planner.bind import rows as bind_rows
 from tsql.planner.bind import strings as bind_text
 from tsql.planner.bind import subquery as bind_subquery
 from tsql.planner.bind import windows as bind_windows
+from tsql.planner.bind.near_names import nearest as nearest
 from tsql.planner.bind.query_text import QueryText, position_of
 from tsql.planner.bind.syntax import Absolute, UnaryPlus, parse_scalar
 from tsql.planner.bind.types import Bare, castable, coerce, settle
@@ -47,6 +48,9 @@ class Binder:
     windows: as `aggregate`, for window functions.
     """
 
+    forms = bind_forms.FORMS
+    """Calls with a syntax or a typing of their own, by name."""
+
     def __init__(
         self,
         source: QueryText,
@@ -55,7 +59,7 @@ class Binder:
         aggregate: Callable[[Aggregate, exp.Expr], Expr] | None = None,
         clause: str = "an expression",
         parameters: dict[str, Type] | None = None,
-        special: dict[str, Callable[[Binder, exp.Expr], Expr]] | None = None,
+        special: Mapping[str, Callable[[Binder, Any], Expr]] | None = None,
         subquery: Callable[[Binder, exp.Expr], Expr] | None = None,
         windows: WindowScope | None = None,
     ):
@@ -134,15 +138,6 @@ def check_depth(expr: Expr, position: int | None) -> None:
         if depth > MAX_DEPTH:
             raise BindError(f"the expression is nested too deeply (more than {MAX_DEPTH} levels)", position=position)
         stack.extend((child, depth + 1) for child in node.children)
-
-
-def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """A hint with the names that look most like `name`."""
-    lowered = {c.lower(): c for c in candidates}
-    found = difflib.get_close_matches(name.lower(), list(lowered), n=3, cutoff=0.5)
-    if not found:
-        return None
-    return "did you mean " + " or ".join(f'"{lowered[f]}"' for f in found) + "?"
 
 
 def _bind_literal(binder: Binder, node: exp.Literal) -> Expr:
@@ -249,7 +244,7 @@ def _describe(node: exp.Expr) -> str:
     }.get(type(node), type(node).key.upper())
 
 
-_HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
+_HANDLERS: dict[type[exp.Expr], Callable[[Binder, Any], Expr]] = {
     exp.Literal: _bind_literal,
     exp.RawString: lambda binder, node: Bare(node.name, VARCHAR, binder.position(node)),
     exp.ByteString: lambda binder, node: Bare(node.name, VARCHAR, binder.position(node)),

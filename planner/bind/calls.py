@@ -14,6 +14,7 @@ from tsql.kernels.expr.types import BIGINT, INTEGER, NULL, Type
 from tsql.kernels.functions.registry import SCALARS, Registry
 from tsql.kernels.windows.registry import WINDOW_FUNCTIONS
 from tsql.planner.bind.ambiguous import is_ambiguous, may_unify, with_typed_null
+from tsql.planner.bind.near_names import nearest
 from tsql.planner.bind.operators import shown, to_boolean
 from tsql.planner.bind.strings import collated
 from tsql.planner.bind.syntax import CallNode as CallNode
@@ -108,16 +109,13 @@ ELSEWHERE = {
 
 def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], node: exp.Expr) -> Exception:
     """The error for an unknown function, or for arguments that fit no overload."""
-    from tsql.planner.bind.binder import nearest
-    from tsql.planner.bind.forms import FORMS
-
     overloads = registry.overloads.get(name)
     if not overloads and name in WINDOW_FUNCTIONS:
         return binder.error(f"{name} is a window function: it needs OVER (..)", node)
     if not overloads:
         if name in ELSEWHERE:
             return binder.error(f"function {name} does not exist", node, hint=f"{ELSEWHERE[name]} does the same")
-        names = {*SCALARS.names(), *AGGREGATES.names(), *FORMS}
+        names = {*SCALARS.names(), *AGGREGATES.names(), *binder.forms}
         return binder.error(
             f"function {name} does not exist", node, hint=nearest(name, (n for n in names if n[0].isalpha()))
         )
@@ -144,9 +142,7 @@ def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None, 
     if isinstance(call, exp.WithinGroup):
         order_node, call = call.expression, call.this
     if not isinstance(call, CallNode) or call.name not in AGGREGATES.overloads and call.name not in ORDERED_SETS:
-        from tsql.planner.bind.forms import FORMS
-
-        if isinstance(call, CallNode) and call.name not in SCALARS.overloads and call.name not in FORMS:
+        if isinstance(call, CallNode) and call.name not in SCALARS.overloads and call.name not in binder.forms:
             raise no_match(binder, AGGREGATES, call.name, [], call)
         raise binder.error("FILTER and WITHIN GROUP are for aggregates", node)
     if inner is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tsql.planner.bind.clauses import Refusal, Table, reads
-from tsql.planner.bind.syntax import Absolute, CallNode, UnaryPlus
+from tsql.planner.bind.syntax_nodes import Absolute, CallNode, UnaryPlus
 
 _UNARY = reads("this")
 _BINARY = reads("this expression")

@@ -4,7 +4,7 @@ typeof, format, arithmetic by name, .. Called through `Binder.operand`; plain ca
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -16,6 +16,7 @@ from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.bind.calls import bind_aggregate, no_match, scalar
 from tsql.planner.bind.macros import MACROS, bind_macro
+from tsql.planner.bind.near_names import nearest
 from tsql.planner.bind.operators import combine, compare, make_case, negate, shown, to_boolean, unified
 from tsql.planner.bind.strings import slice_text
 from tsql.planner.bind.syntax import CallNode as CallNode
@@ -147,8 +148,6 @@ def _part_call(binder: Binder, name: str, args: list[Expr], node: exp.Expr) -> E
     if args and isinstance(args[0], Literal) and isinstance(args[0].value, str):
         part = PARTS.get(args[0].value.lower())
         if part is None:
-            from tsql.planner.bind.binder import nearest
-
             raise binder.error(
                 f'"{args[0].value}" is no part of a date or time', node, hint=nearest(args[0].value, PARTS)
             )
@@ -309,7 +308,7 @@ FORMS: dict[str, Callable[[Binder, CallNode], Expr]] = {
     **dict.fromkeys(MACROS, bind_macro),
 }
 
-HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
+HANDLERS: dict[type[exp.Expr], Callable[[Binder, Any], Expr]] = {
     CallNode: _bind_call,
     exp.Filter: bind_aggregate,
     exp.WithinGroup: bind_aggregate,

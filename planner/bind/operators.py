@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -456,7 +456,7 @@ def _singular(name: str) -> str:
     return {"centuries": "century", "millennia": "millennium"}.get(lowered, lowered.removesuffix("s"))
 
 
-HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
+HANDLERS: dict[type[exp.Expr], Callable[[Binder, Any], Expr]] = {
     **dict.fromkeys(_CHAINS, _bind_chain),
     **dict.fromkeys(COMPARISON, _bind_comparison),
     exp.BitwiseNot: _bind_bitwise_not,

@@ -7,7 +7,7 @@ elsewhere (a select list, GROUP BY, an argument) it is refused rather than ignor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -145,7 +145,7 @@ def slice_text(binder: Binder, value: Expr, ends: list[Expr | None], node: exp.E
     return Call("array_slice", (settle(value), *bounds), value.type, binder.position(node))
 
 
-HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
+HANDLERS: dict[type[exp.Expr], Callable[[Binder, Any], Expr]] = {
     exp.Glob: _bind_glob,
     exp.Collate: _bind_collate,
     exp.Bracket: _bind_bracket,

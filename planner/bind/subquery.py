@@ -5,7 +5,7 @@ value."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -44,7 +44,7 @@ def _bind_alone(binder: Binder, node: exp.Expr) -> Expr:
     raise binder.error(f"{word} stands behind a comparison with a subquery: x = {word} (SELECT ..)", node)
 
 
-HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
+HANDLERS: dict[type[exp.Expr], Callable[[Binder, Any], Expr]] = {
     **dict.fromkeys(
         (exp.Subquery, exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Values, exp.Exists), bind_subquery
     ),

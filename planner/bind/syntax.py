@@ -22,7 +22,12 @@ from sqlglot.tokens import Token, TokenType
 from tsql.kernels.expr.errors import ParseError
 from tsql.kernels.process import stopping
 from tsql.kernels.process.recursion import deep_recursion
+from tsql.planner.bind.clauses import check_clauses
+from tsql.planner.bind.expression_clauses import EXPRESSIONS
 from tsql.planner.bind.query_text import QueryText, check_parentheses, position_of, tokenize
+from tsql.planner.bind.syntax_nodes import Absolute as Absolute
+from tsql.planner.bind.syntax_nodes import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import UnaryPlus as UnaryPlus
 
 T = TypeVar("T")
 
@@ -36,20 +41,6 @@ def check_plain(file: str | None) -> None:
 
 
 check_plain(sqlglot.parser.__file__)
-
-
-class UnaryPlus(exp.Unary):
-    """`+x`, which sqlglot drops; DuckDB keeps it in the name of the column."""
-
-
-class Absolute(exp.Unary):
-    """`@x`, the absolute value; binds less tightly than arithmetic."""
-
-
-class CallNode(exp.Anonymous):
-    """A function call with the user's own (lower-case) name; `quoted` tells that the name was in double quotes."""
-
-    arg_types = {"this": True, "expressions": False, "quoted": False}
 
 
 class ExpressionParser(DuckDBParser):
@@ -513,9 +504,6 @@ def _readable(message: str, parser: ExpressionParser) -> str:
 
 def parse_scalar(text: str) -> tuple[exp.Expr, QueryText]:
     """One expression, with nothing after it."""
-    from tsql.planner.bind.clauses import check_clauses
-    from tsql.planner.bind.expression_clauses import EXPRESSIONS
-
     source = tokenize(text, TemporalExpressions)
     nodes = run_parser(
         source, TemporalExpressions, lambda parser: parser._parse(lambda p: p._parse_lambda(), source.tokens, text)

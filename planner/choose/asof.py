@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Column
+from tsql.planner.choose.choice import Choice
 from tsql.planner.choose.join_placement import placed
 from tsql.planner.choose.ranges import is_in_order
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.hints.constraints import Constraints
-from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.asof import AsofJoin as Asof
 from tsql.planner.logical.predicates import conjunction, conjuncts, join_key
 from tsql.planner.physical.operators.asof_join import AsofJoin
 from tsql.planner.physical.step import Step
 
 
-def asof_step(node: Asof, step: Callable[[logical.Node], Step], shards: int, scope: str, wanted: Constraints) -> Step:
-    """The step of an ASOF join; `step` makes those of its inputs. Between machines a small right side goes to all of
-    them."""
+def asof_step(choice: Choice, node: Asof) -> Step:
+    """The step of an ASOF join. Between machines a small right side goes to all of them."""
     left, right = node.left.schema.names, node.right.schema.names
     keys, rest = [], []
     for part in conjuncts(node.condition):
@@ -29,7 +26,7 @@ def asof_step(node: Asof, step: Callable[[logical.Node], Step], shards: int, sco
             rest.append(part)
         else:
             keys.append(key)
-    inputs = (step(node.left), step(node.right))
+    inputs = (choice.step(node.left), choice.step(node.right))
     joined = AsofJoin(
         inputs,
         node.kind,
@@ -43,6 +40,6 @@ def asof_step(node: Asof, step: Callable[[logical.Node], Step], shards: int, sco
     time = node.at.args[0]
     if isinstance(time, Column) and is_in_order(inputs[0], time.name):
         joined = replace(joined, walks=True)
-    if scope == "local" or shards == 1 or not keys or stats.rows(node.right) <= cost.BROADCAST_ROWS:
+    if choice.scope == "local" or choice.shards == 1 or not keys or stats.rows(node.right) <= cost.BROADCAST_ROWS:
         return joined
-    return placed(joined, shards, scope)
+    return placed(joined, choice.shards, choice.scope)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tsql.planner.choose.join_methods import ranged
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.join_stats import combinations
+from tsql.planner.cost.stats import combinations
 from tsql.planner.logical import nodes as logical
 from tsql.planner.physical.operators.join import HashJoin
 

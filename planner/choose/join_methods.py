@@ -16,9 +16,6 @@ from tsql.planner.physical.operators.join import HashJoin, is_number, is_range
 from tsql.planner.physical.operators.merge_join import MergeJoin, refusal
 from tsql.planner.physical.step import Step
 
-METHOD_NAMES = ("hash", "merge", "loop", "range")
-"""What the hint JOIN may ask for."""
-
 
 class CannotJoin(Exception):
     """A join that a method cannot do; the message is the reason."""
@@ -66,7 +63,7 @@ def ranged(joined: HashJoin) -> HashJoin:
     """A join by binary search in a sorted table, among the rows of equal keys, if its condition bounds a number of the
     built side."""
     built = joined.inputs[0 if joined.build == "left" else 1].schema
-    groups: dict[Expr, list[Expr]] = {}
+    groups: dict[Expr, list[Call]] = {}
     for part in (bound for part in conjuncts(joined.condition) if (bound := closed(part)) is not None):
         if is_range((part,), built):
             inside = next(a for a in part.args if all(c in built for c in a.columns()))
@@ -81,7 +78,7 @@ def ranged(joined: HashJoin) -> HashJoin:
     return replace(joined, range=tuple(chosen), condition=conjunction(rest))
 
 
-def closed(part: Expr) -> Expr | None:
+def closed(part: Expr) -> Call | None:
     """The comparison that a condition implies: itself if it is one; `x <= coalesce(e, the greatest)` for `e IS NULL OR
     x < e`, the end of a period that may be open. The condition itself then stays a part of the join's."""
     match part:
@@ -90,8 +87,8 @@ def closed(part: Expr) -> Expr | None:
         ):
             greatest = Literal(end.type.bounds[1], end.type)
             return Call("<=", (x, Call("coalesce", (end, greatest), end.type)), BOOLEAN)
-        case Call("<" | "<=" | ">" | ">="):
-            return part
+        case Call("<" | "<=" | ">" | ">=") as comparison:
+            return comparison
     return None
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
+from tsql.kernels.expr.nodes import Column
 from tsql.planner.choose.bands import banded
+from tsql.planner.choose.choice import Choice
 from tsql.planner.choose.join_methods import METHODS, CannotJoin, by_merge
 from tsql.planner.choose.join_placement import placed
 from tsql.planner.choose.ranges import is_in_order
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.join_stats import equalities, matching
+from tsql.planner.cost.columns import column_statistics
+from tsql.planner.cost.stats import equalities, matching
 from tsql.planner.hints.constraints import Constraints
 from tsql.planner.hints.join_hints import Broadcasting, Demand, Method
 from tsql.planner.logical import nodes as logical
@@ -37,13 +39,12 @@ def build_side(node: logical.Join) -> str:
     return "right"
 
 
-def join_step(
-    node: logical.Join, step: Callable[[logical.Node], Step], shards: int, scope: str, wanted: Constraints
-) -> Step:
-    """The step of a join, as hints demand it; `step` makes those of its inputs."""
+def join_step(choice: Choice, node: logical.Join) -> Step:
+    """The step of a join, as hints demand it."""
+    shards, scope, wanted = choice.shards, choice.scope, choice.wanted
     demand = wanted.demands.get(id(node), NO_DEMAND)
     keys, rest = equalities(node)
-    inputs, build = (step(node.left), step(node.right)), demand.build or build_side(node)
+    inputs, build = (choice.step(node.left), choice.step(node.right)), demand.build or build_side(node)
     joined = HashJoin(
         inputs,
         node.kind,
@@ -94,8 +95,9 @@ def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
         return found
     # The key that rows are placed by comes last: of several keys of one column, that is the one which tells where they
     # meet.
-    wide = found if isinstance(found, HashJoin) else found.inputs[0]
-    wide = replace(wide, keys=(*others, *wide.keys))
+    below = found if isinstance(found, HashJoin) else found.inputs[0]
+    assert isinstance(below, HashJoin)
+    wide = replace(below, keys=(*others, *below.keys))
     return wide if isinstance(found, HashJoin) else found.with_inputs((wide,))
 
 
@@ -105,10 +107,13 @@ def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:
     if refusal(joined) is not None or stats.rows(built) < cost.MERGED_ROWS:
         return False
     (key,) = joined.keys
-    known = stats.column_statistics(built, (key.left if joined.build == "left" else key.right).name)
-    bounded = isinstance(getattr(known, "minimum", None), int) and isinstance(getattr(known, "maximum", None), int)
-    far_apart = bounded and known.maximum - known.minimum > cost.MERGED_DISTANCE * stats.rows(built)
-    return far_apart and is_in_order(joined.inputs[0], key.left.name) and is_in_order(joined.inputs[1], key.right.name)
+    left, right = key.left, key.right
+    assert isinstance(left, Column) and isinstance(right, Column)
+    known = column_statistics(built, left.name if joined.build == "left" else right.name)
+    if known is None or not (isinstance(known.minimum, int) and isinstance(known.maximum, int)):
+        return False
+    far_apart = known.maximum - known.minimum > cost.MERGED_DISTANCE * stats.rows(built)
+    return far_apart and is_in_order(joined.inputs[0], left.name) and is_in_order(joined.inputs[1], right.name)
 
 
 def _as_demanded(joined: HashJoin, method: Method, wanted: Constraints) -> Step:

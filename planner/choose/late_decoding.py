@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.planner.cost import constants as cost
-from tsql.planner.cost.estimate import Estimator
+from tsql.planner.logical.sources import reads_late
+from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.operators.aggregate import Aggregate
-from tsql.planner.physical.operators.filter import Filter
-from tsql.planner.physical.operators.join import HashJoin
-from tsql.planner.physical.operators.project import Project
-from tsql.planner.physical.operators.scan import Scan, reads_late
-from tsql.planner.physical.step import Step
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.step import Step, rebuild
 
 
 def mark_late(root: Step, estimator: Estimator) -> Step:
@@ -22,49 +19,40 @@ def mark_late(root: Step, estimator: Estimator) -> Step:
     for step in root.walk():
         for child in step.inputs:
             users.setdefault(id(child), []).append(step)
-    done: dict[int, Step] = {}
-    for step in root.walk():
-        rebuilt = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
+
+    def mark(old: Step, new: Step) -> Step:
         if (
-            isinstance(step, Scan)
-            and step.ranges is None
-            and step.progress is None
-            and len(step.columns) > 1
-            and reads_late(step.source)
-            and _gains(step, users, estimator)
+            isinstance(new, Scan)
+            and new.ranges is None
+            and new.progress is None
+            and len(new.columns) > 1
+            and reads_late(new.source)
+            and _gains(old, users, estimator)
         ):
-            rebuilt = replace(rebuilt, late=True)
-        done[id(step)] = rebuilt
-    return done[id(root)]
+            return replace(new, late=True)
+        return new
+
+    return rebuild(root, mark)
 
 
 def _adds_up(step: Step, users: dict[int, list[Step]]) -> bool:
     """Whether the rows of a scan only pass filters on their way to an aggregate of one group. There filters need no
     branches, all columns are decoded, and what a stage would spare is less than what it costs."""
-    while len(users.get(id(step), ())) == 1 and isinstance(users[id(step)][0], Filter | Project):
-        step = users[id(step)][0]
     above = users.get(id(step), ())
+    while len(above) == 1 and len(above[0].inputs) == 1 and above[0].streamed == 0:
+        above = users.get(id(above[0]), ())
     return len(above) == 1 and isinstance(above[0], Aggregate) and not above[0].by
 
 
-def _gains(scan: Scan, users: dict[int, list[Step]], estimator: Estimator) -> bool:
+def _gains(scan: Step, users: dict[int, list[Step]], estimator: Estimator) -> bool:
     if _adds_up(scan, users):
         return False
     rows, step = estimator.of(scan).rows, scan
     while len(users.get(id(step), ())) == 1:
-        above = users[id(step)][0]
-        match above:
-            case Project():
-                pass
-            case Filter():
-                if estimator.of(above).rows <= cost.LATE_WORTH * rows:
-                    return True
-            case HashJoin():
-                if above.inputs[0 if above.build == "right" else 1] is not step:
-                    return False
-                if above.early:
-                    return True
-            case _:
-                return False
+        (above,) = users[id(step)]
+        if above.streamed is None or above.inputs[above.streamed] is not step:
+            return False
+        if above.spares(estimator.of(above).rows, rows):
+            return True
         step = above
     return False

@@ -9,22 +9,14 @@ have: not where the result depends on it."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.planner.cost import constants as cost
-from tsql.planner.cost.estimate import Estimator, width
-from tsql.planner.physical.operators.aggregate import Aggregate
-from tsql.planner.physical.operators.asof_join import AsofJoin
-from tsql.planner.physical.operators.combine import Combine
-from tsql.planner.physical.operators.limit import Limit
-from tsql.planner.physical.operators.match import Match
-from tsql.planner.physical.operators.sample import Sample
-from tsql.planner.physical.operators.scan import Scan, has_progress
-from tsql.planner.physical.operators.sort import Sort
-from tsql.planner.physical.operators.window import Window
-from tsql.planner.physical.progress import Progress, through
-from tsql.planner.physical.step import Step
+from tsql.planner.logical.sources import has_progress
+from tsql.planner.physical.estimate import width
+from tsql.planner.physical.estimator import Estimator
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.progress import Progress
+from tsql.planner.physical.step import Step, rebuild, through
 
 ENTRY_BYTES = 16
 """What a table needs for a group besides its columns."""
@@ -47,22 +39,22 @@ def with_progress(root: Step, estimator: Estimator, memory_limit: int | None) ->
             and is_in_order(scan, column)
             and (not depends_on_order(root) or keeps_order(scan, column))
         ):
-            return _replaced(root, scan, replace(scan, progress=column))
+            return _with_column(root, scan, column)
     return root
+
+
+def _with_column(root: Step, scan: Scan, column: str) -> Step:
+    ordered = replace(scan, progress=column)
+    return rebuild(root, lambda old, new: ordered if old is scan else new)
 
 
 def closes(step: Step, scan: Scan, column: str) -> bool:
     """Whether the groups or windows of a step are over when a time of a scan has passed them."""
-    if not isinstance(step, Aggregate | Combine) or (isinstance(step, Aggregate) and step.exports):
-        return False
 
     def known(below: Step) -> Progress | None:
         return Progress({column: 0}) if below is scan else Progress() if not below.inputs else None
 
-    reached = through(step.inputs[0], known).bounds
-    if isinstance(step, Combine):
-        return (step.windows.pane or step.windows.first) in reached and step.windows.kind != "rows"
-    return any(Progress(reached).lower(expr) is not None for _, expr in step.by)
+    return step.closes(lambda: through(step.inputs[0], known))
 
 
 def is_in_order(scan: Scan, column: str) -> bool:
@@ -71,30 +63,13 @@ def is_in_order(scan: Scan, column: str) -> bool:
     if len(bounds) < cost.PROGRESS_PARTS or None in bounds:
         return False
     whole = max(high for _, high in bounds) - min(low for low, _ in bounds)
-    return sum(high - low for low, high in bounds) <= cost.PROGRESS_OVERLAP * whole
+    return bool(sum(high - low for low, high in bounds) <= cost.PROGRESS_OVERLAP * whole)
 
 
 def depends_on_order(root: Step) -> bool:
     """Whether some step of a plan tells rows apart by their places in the input: the first of a group, ties, the first
     so many."""
-    return any(_depends_on_order(s) for s in root.walk())
-
-
-def _depends_on_order(step: Step) -> bool:
-    match step:
-        case Window():
-            return any(call.name not in ("session_start", "session_end") for _, call in step.calls)
-        case Limit() | Match() | AsofJoin() | Sample():
-            return True
-        case Sort():
-            return step.limit is not None
-        case Combine() if step.windows.kind == "rows":
-            return True
-        case Aggregate() | Combine():
-            return any(
-                function.ordered for _, call in step.calls for function in AGGREGATES.overloads.get(call.name, ())
-            )
-    return False
+    return any(s.depends_on_order for s in root.walk())
 
 
 def keeps_order(scan: Scan, column: str) -> bool:
@@ -109,13 +84,4 @@ def keeps_order(scan: Scan, column: str) -> bool:
 
 def _bytes(step: Step, estimator: Estimator) -> float:
     """What the groups of a step, or the panes of its windows, take, about."""
-    held: Any = step.inputs[0] if isinstance(step, Combine) else step
-    return estimator.of(held).rows * (width(held.schema) + ENTRY_BYTES)
-
-
-def _replaced(root: Step, old: Step, new: Step) -> Step:
-    done: dict[int, Step] = {id(old): new}
-    for step in root.walk():
-        if id(step) not in done:
-            done[id(step)] = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
-    return done[id(root)]
+    return estimator.of(step.held).rows * (width(step.held.schema) + ENTRY_BYTES)

@@ -1,14 +1,14 @@
-"""Estimates: how many rows a logical node yields, how many groups keys make. Only costs depend on them, never
-results."""
+"""Estimates: how many rows a logical node yields, how many groups keys make, how many rows a condition leaves and a join
+finds. Only costs depend on them, never results."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from math import prod
 
 from tsql.kernels.expr.nodes import Call, Column, Expr, InList, Literal
-from tsql.kernels.expr.statistics import ColumnStatistics
-from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.cost import constants as cost
+from tsql.planner.cost.columns import column_statistics, distinct, series_rows
 from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical.match import Match
@@ -25,9 +25,12 @@ from tsql.planner.logical.nodes import (
     SetOperation,
     Sort,
     Values,
-    Window,
 )
+from tsql.planner.logical.predicates import JoinKey, conjuncts, join_key
 from tsql.planner.logical.snapshot import SnapshotAggregate
+
+UNIQUE = 0.9
+"""A column with so many distinct values per row of its table is taken for a key of it."""
 
 
 def rows(node: Node) -> float:
@@ -47,11 +50,12 @@ def _rows(node: Node) -> float:
         case Values():
             return float(len(node.rows))
         case Filter():
-            below, parts = node, []
-            while isinstance(below, Filter):
-                parts.append(below.predicate)
-                below = below.input
-            return rows(below) * joint_selectivity(parts, below)
+            source: Node = node
+            parts: list[Expr] = []
+            while isinstance(source, Filter):
+                parts.append(source.predicate)
+                source = source.input
+            return rows(source) * joint_selectivity(parts, source)
         case Aggregate():
             return groups([e for _, e in node.keys], node.input) * (len(node.sets) if node.sets else 1)
         case Distinct():
@@ -67,8 +71,6 @@ def _rows(node: Node) -> float:
         case AsofJoin():
             return rows(node.left)
         case Join():
-            from tsql.planner.cost.join_stats import join_rows
-
             return join_rows(node)
         case SnapshotAggregate():
             return 2 * rows(node.input)
@@ -76,7 +78,7 @@ def _rows(node: Node) -> float:
             return rows(node.input) * series_rows(node.start, node.stop, node.step)
         case Sample():
             below = rows(node.input)
-            return below * node.percent / 100 if node.rows is None else min(below, float(node.rows))
+            return below * (node.percent or 0.0) / 100 if node.rows is None else min(below, float(node.rows))
         case Match() if node.spec.is_one_row:
             return rows(node.input) * cost.MATCHED
         case Recursive():
@@ -84,106 +86,6 @@ def _rows(node: Node) -> float:
         case Working():
             return cost.WORKING_ROWS
     return rows(node.inputs[0]) if node.inputs else 1.0
-
-
-def series_rows(start: Expr, stop: Expr, step: Expr) -> float:
-    """The estimated number of values of a series."""
-    known = [e.value for e in (start, stop, step) if isinstance(e, Literal) and isinstance(e.value, int)]
-    if len(known) < 3 or known[2] == 0:
-        return cost.SERIES_ROWS
-    return max(0.0, (known[1] - known[0]) / known[2])
-
-
-def _series_statistics(node: Series) -> ColumnStatistics | None:
-    known = [e.value for e in (node.start, node.stop, node.step) if isinstance(e, Literal) and isinstance(e.value, int)]
-    if len(known) < 3 or known[2] == 0:
-        return None
-    return ColumnStatistics(
-        min(known[:2]), max(known[:2]), 0, max(1, int(series_rows(node.start, node.stop, node.step)))
-    )
-
-
-def column_statistics(node: Node, name: str) -> object | None:
-    """What the source says of a column that a node passes through unchanged."""
-    while True:
-        match node:
-            case Scan():
-                return node.source.statistics().columns.get(name) if hasattr(node.source, "statistics") else None
-            case Project():
-                expr = dict(node.columns).get(name)
-                if not isinstance(expr, Column):
-                    return None
-                name, node = expr.name, node.input
-            case Aggregate():
-                expr = dict(node.keys).get(name)
-                if not isinstance(expr, Column):
-                    return None
-                name, node = expr.name, node.input
-            case Join() | AsofJoin():
-                side = node.left if name in node.left.schema else node.right
-                if name not in side.schema:
-                    return None
-                node = side
-            case SetOperation() | Values() | Recursive():
-                return None
-            case Series() if name == node.column:
-                return _series_statistics(node)
-            case Window() | Match() if name not in node.input.schema:
-                return None
-            case SnapshotAggregate() if name not in node.keys:
-                return None
-            case _:
-                if len(node.inputs) != 1:
-                    return None
-                node = node.inputs[0]
-
-
-def _computed(column: Column, node: Node) -> tuple[Expr, Node] | None:
-    """The expression that computes a column, and the node that it is computed from; None for what no projection
-    computes."""
-    while True:
-        match node:
-            case Project():
-                expr = dict(node.columns).get(column.name)
-                if not isinstance(expr, Column):
-                    return None if expr is None else (expr, node.input)
-                column, node = expr, node.input
-            case Filter() | Sort() | Limit():
-                node = node.input
-            case Join():
-                node = node.left if column.name in node.left.schema else node.right
-            case _:
-                return None
-        if column.name not in node.schema:
-            return None
-
-
-def distinct(expr: Expr, node: Node) -> float | None:
-    """The estimated number of distinct values of an expression, if anything is known."""
-    if expr.type == BOOLEAN:
-        return 2.0
-    if (
-        isinstance(expr, Call)
-        and expr.name == "%"
-        and isinstance(expr.args[1], Literal)
-        and isinstance(expr.args[1].value, int)
-    ):
-        return float(max(1, abs(expr.args[1].value)))
-    columns = expr.columns()
-    if len(columns) != 1:
-        return None
-    known = column_statistics(node, columns[0])
-    if known is None:
-        below = _computed(expr, node) if isinstance(expr, Column) else None
-        return None if below is None else distinct(*below)
-    values = _values_of_part(expr, known)
-    if values is not None:
-        return values
-    if known.distinct is not None:
-        return float(known.distinct)
-    if isinstance(known.minimum, int) and isinstance(known.maximum, int):
-        return float(known.maximum - known.minimum + 1)
-    return None
 
 
 def groups(keys: list[Expr], node: Node) -> float:
@@ -196,42 +98,6 @@ def groups(keys: list[Expr], node: Node) -> float:
         known = distinct(key, node)
         product *= max(1.0, total * cost.GROUPS_OF_UNKNOWN_KEYS) if known is None else known
     return max(1.0, min(product, total))
-
-
-PARTS_OF_DATES = {
-    "month": 12.0,
-    "quarter": 4.0,
-    "day": 31.0,
-    "dow": 7.0,
-    "dayofweek": 7.0,
-    "isodow": 7.0,
-    "week": 53.0,
-    "doy": 366.0,
-    "hour": 24.0,
-    "minute": 60.0,
-    "second": 60.0,
-}
-DAYS = {"DATE": 1, "TIMESTAMP": 86_400_000_000, "TIMESTAMPTZ": 86_400_000_000}
-
-
-def _values_of_part(expr: Expr, known: Any) -> float | None:
-    """How many values a part of a date has, and how many panes a time is in."""
-    match expr:
-        case Call("date_part", (Literal() as part, Column() as column)):
-            name = str(part.value).lower()
-            if (
-                name == "year"
-                and column.type.name in DAYS
-                and isinstance(known.minimum, int)
-                and isinstance(known.maximum, int)
-            ):
-                return (known.maximum - known.minimum) / (DAYS[column.type.name] * 365.25) + 1
-            return PARTS_OF_DATES.get(name)
-        case Call("time_pane" | "time_floor", (Column(), Literal(value=int() as width), Literal())) if (
-            width > 0 and isinstance(known.minimum, int) and isinstance(known.maximum, int)
-        ):
-            return float((known.maximum - known.minimum) // width + 1)
-    return None
 
 
 def joint_selectivity(parts: list[Expr], node: Node) -> float:
@@ -291,7 +157,7 @@ def selectivity(predicate: Expr, node: Node) -> float:
 def _null_part(expr: Expr, node: Node) -> float:
     """The estimated part of rows in which an expression is NULL."""
     known = column_statistics(node, expr.name) if isinstance(expr, Column) else None
-    if known is None or known.nulls is None:
+    if not isinstance(expr, Column) or known is None or known.nulls is None:
         return cost.NULL_PART
     while isinstance(node, Join):
         # The rows of the join itself are what is being estimated.
@@ -301,8 +167,109 @@ def _null_part(expr: Expr, node: Node) -> float:
 
 def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) -> float | None:
     known = column_statistics(node, column.name)
-    low, high, value = getattr(known, "minimum", None), getattr(known, "maximum", None), literal.value
-    if not all(isinstance(v, int | float) for v in (low, high, value)) or high <= low:
+    if known is None:
+        return None
+    low, high, value = known.minimum, known.maximum, literal.value
+    if not (isinstance(low, int | float) and isinstance(high, int | float) and isinstance(value, int | float)):
+        return None
+    if high <= low:
         return None
     below = min(1.0, max(0.0, (value - low) / (high - low)))
     return below if name[0] == "<" else 1.0 - below
+
+
+def equalities(node: Join) -> tuple[list[JoinKey], list[Expr]]:
+    """The equalities between the inputs of a join, and the other conjuncts."""
+    keys, rest = [], []
+    for part in conjuncts(node.condition):
+        key = join_key(part, node.left.schema.names, node.right.schema.names)
+        if key is None:
+            rest.append(part)
+        else:
+            keys.append(key)
+    return keys, rest
+
+
+def join_rows(node: Join) -> float:
+    """The estimated number of rows of a join."""
+    left, right = rows(node.left), rows(node.right)
+    if node.kind in ("mark", "single"):
+        return left
+    keys, rest = equalities(node)
+    if node.kind in ("semi", "anti"):
+        part = matching_part(keys, node.left, node.right) * (cost.SEMI_SELECTIVITY if rest else 1.0)
+        return left * (part if node.kind == "semi" else max(1.0 - part, cost.LEAST_ANTI_PART))
+    kept = prod(selectivity(part, node) for part in rest)
+    found = left * right * key_selectivity(keys, node.left, node.right) * kept
+    if node.kind == "inner":
+        return found
+    return max(found, left, right if node.kind == "full" else 0.0)
+
+
+def key_selectivity(keys: list[JoinKey], left: Node, right: Node) -> float:
+    """The part of all pairs of rows whose keys are equal: every value of the side whose keys are unique is met."""
+    if not keys:
+        return 1.0
+    return equal_part([combinations([k.left for k in keys], left), combinations([k.right for k in keys], right)])
+
+
+def equal_part(sides: Sequence[tuple[float, float]]) -> float:
+    """The part of all pairs that are equal, if each side has so many values, of a table with so many rows: (values,
+    base)."""
+    unique = [values for values, base in sides if values >= UNIQUE * base]
+    return 1.0 / max(1.0, min(unique) if unique else max(values for values, _ in sides))
+
+
+def combinations(keys: list[Expr], node: Node) -> tuple[float, float]:
+    """How many different values keys have before filters, and how many rows the table has that they come from."""
+    base = max(base_rows(key, node) for key in keys)
+    values = []
+    for key in keys:
+        known = distinct(key, node)
+        values.append(max(1.0, base * cost.GROUPS_OF_UNKNOWN_KEYS) if known is None else max(1.0, min(known, base)))
+    return min(prod(values), base), base
+
+
+def base_rows(key: Expr, node: Node) -> float:
+    """The rows of the relation that a key's column comes from, before filters and joins."""
+    name = key.columns()[0] if key.columns() else ""
+    while True:
+        match node:
+            case Project():
+                expr = dict(node.columns).get(name)
+                if not isinstance(expr, Column):
+                    return max(1.0, rows(node))
+                name, node = expr.name, node.input
+            case Filter() | Sort() | Limit():
+                node = node.input
+            case Join() | AsofJoin():
+                node = node.left if name in node.left.schema else node.right
+            case _:
+                return max(1.0, rows(node))
+
+
+def unfiltered_rows(node: Node) -> float:
+    """The rows of a relation before the filters on it."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return max(1.0, rows(node))
+
+
+def matching_part(keys: list[JoinKey], probed: Node, built: Node) -> float:
+    """The part of the probed rows that is expected to find a partner: that of the built side's values which are
+    left."""
+    if not keys:
+        return 1.0
+    values, base = combinations([k.right for k in keys], built)
+    left = min(values, rows(built))
+    if values >= UNIQUE * base:
+        return min(1.0, left / values)
+    return min(1.0, left / max(1.0, combinations([k.left for k in keys], probed)[0]))
+
+
+def matching(node: Join, build: str) -> float:
+    """How many rows of the side that is not built are expected to find a partner."""
+    keys, _ = equalities(node)
+    if build == "left":
+        return rows(node.right) * matching_part([k.turned() for k in keys], node.right, node.left)
+    return rows(node.left) * matching_part(keys, node.left, node.right)

@@ -165,7 +165,7 @@ def _aggregation(hint: Hint) -> str:
     hint.allow()
     if len(hint.args) != 1 or hint.args[0] not in AGGREGATIONS:
         raise hint.error(f"AGG takes one of {', '.join(repr(a) for a in AGGREGATIONS)}")
-    return hint.args[0]
+    return str(hint.args[0])
 
 
 def _placement(hint: Hint, scans: list[Scan], known: Constraints) -> Placement:

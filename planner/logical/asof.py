@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal, check_columns
 from tsql.kernels.expr.schema import Schema
@@ -48,13 +49,16 @@ class AsofJoin(Binary):
                 raise ValueError(f"a join condition is BOOLEAN, not {self.condition.type}")
             check_columns(self.condition, Schema((*self.left.schema, *self.right.schema)))
 
-    def changed(self, change: Callable[[Expr], Expr]) -> AsofJoin:
-        """The node over changed expressions; itself if none changed."""
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         sides = tuple(map(change, self.at.args))
         condition = None if self.condition is None else change(self.condition)
         if condition is self.condition and all(a is b for a, b in zip(sides, self.at.args, strict=True)):
             return self
         return replace(self, at=replace(self.at, args=sides), condition=condition)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        used = wanted | self.named()
+        return [used & set(side.schema.names) for side in self.inputs]
 
     @cached_property
     def schema(self) -> Schema:

@@ -23,9 +23,9 @@ from tsql.planner.logical.nodes import (
     Values,
     Window,
 )
+from tsql.planner.logical.null_assumptions import rely
 from tsql.planner.logical.predicates import conjuncts, join_key, never_null, rejects
-from tsql.planner.physical.null_assumptions import rely
-from tsql.planner.physical.operators.scan import is_filled
+from tsql.planner.logical.sources import is_filled
 
 COUNTS = {"count", "count_star"}
 _MOST_KEYS = 8

@@ -1,14 +1,15 @@
 """Logical nodes that make rows of their own or choose among them: `Series`, `Recursive` with its `Working` table,
 `Sample`.
 
-They stand beside those of `planner/logical/nodes.py`; `planner/logical/tree.py` knows their expressions,
-`planner/unnest/push_dependent.py` how they depend on an outer row."""
+They stand beside those of `planner/logical/nodes.py`; `planner/unnest/push_dependent.py` knows how they depend on an
+outer row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
@@ -40,8 +41,7 @@ class Series(Unary):
     def schema(self) -> Schema:
         return Schema((*self.input.schema, Field(self.column, self.start.type, False)))
 
-    def map(self, change: Callable[[Expr], Expr]) -> Series:
-        """The node with its expressions changed; the same object if none is."""
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         before = (self.start, self.stop, self.step)
         after = tuple(map(change, before))
         return (
@@ -49,6 +49,9 @@ class Series(Unary):
             if all(a is b for a, b in zip(after, before, strict=True))
             else replace(self, start=after[0], stop=after[1], step=after[2])
         )
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [(wanted - {self.column}) | self.named()]
 
     def describe(self) -> str:
         return f"series {self.column} from {self.start} to {self.stop} by {self.step}" + (
@@ -142,6 +145,9 @@ class Sample(Unary):
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [wanted]
 
     def describe(self) -> str:
         amount = f"{self.rows} rows" if self.rows is not None else f"{self.percent} percent"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr, check_columns
 from tsql.kernels.expr.schema import Schema
@@ -28,10 +29,12 @@ class Match(Unary):
         for expr in self.spec.expressions():
             check_columns(expr, self.input.schema)
 
-    def changed(self, change: Callable[[Expr], Expr]) -> Match:
-        """The node over changed expressions; itself if none changed."""
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         spec = self.spec.changed(change)
         return self if spec is self.spec else replace(self, spec=spec)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [self.spec.used(wanted)]
 
     @cached_property
     def schema(self) -> Schema:

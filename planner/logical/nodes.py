@@ -6,10 +6,10 @@ unique per relation; the display names of the result stand in `Output`. `explain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self, cast
 
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column, Expr, SortKey, check_columns
@@ -17,6 +17,12 @@ from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, BOOLEAN
 from tsql.kernels.process import stopping
 from tsql.kernels.windows.call import WindowCall
+from tsql.planner.logical.calls import map_calls, map_columns, map_keys
+
+
+def columns_of(exprs: Iterable[Expr]) -> set[str]:
+    """The columns that expressions name."""
+    return {c for e in exprs for c in e.columns()}
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,29 @@ class Node:
     def describe(self) -> str:
         """One line without the inputs, for `explain`."""
         raise NotImplementedError
+
+    def expressions(self) -> tuple[Expr, ...]:
+        """Its own expressions."""
+        found: list[Expr] = []
+
+        def see(expr: Expr) -> Expr:
+            found.append(expr)
+            return expr
+
+        self.map_expressions(see)
+        return tuple(found)
+
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        """The node with each of its own expressions changed; itself if none is."""
+        return self
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        """The columns of each input that it takes to give these of the output: all, where nothing else is said."""
+        return [set(i.schema.names) for i in self.inputs]
+
+    def named(self) -> set[str]:
+        """The columns that its own expressions name."""
+        return columns_of(self.expressions())
 
     def walk(self) -> Iterator[Node]:
         """This node and everything below it, users first; one that has several users comes once, at the first of
@@ -81,7 +110,7 @@ class Binary(Node):
         return (
             self
             if inputs[0] is self.left and inputs[1] is self.right
-            else replace(self, left=inputs[0], right=inputs[1])
+            else replace(cast(Any, self), left=inputs[0], right=inputs[1])
         )
 
 
@@ -100,6 +129,10 @@ class Scan(Node):
     def schema(self) -> Schema:
         return Schema(tuple(self.source.schema[name] for name in self.columns))
 
+    def kept_columns(self, wanted: set[str]) -> tuple[str, ...]:
+        """The columns that it reads: those wanted, and those that its filter names."""
+        return tuple(c for c in self.columns if c in wanted or (self.filter is not None and c in self.filter.columns()))
+
     def describe(self) -> str:
         text = f"scan {self.table} ({', '.join(self.columns)})"
         return text + (f" where {self.filter}" if self.filter is not None else "")
@@ -116,6 +149,11 @@ class Values(Node):
     @property
     def schema(self) -> Schema:
         return self.fields
+
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        rows = tuple(tuple(change(e) for e in row) for row in self.rows)
+        unchanged = all(a is b for new, old in zip(rows, self.rows, strict=True) for a, b in zip(new, old, strict=True))
+        return self if unchanged else replace(self, rows=rows)
 
     def describe(self) -> str:
         return f"values {len(self.rows)} rows {self.fields}"
@@ -135,6 +173,13 @@ class Filter(Unary):
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        predicate = change(self.predicate)
+        return self if predicate is self.predicate else replace(self, predicate=predicate)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [wanted | self.named()]
 
     def describe(self) -> str:
         return f"filter {self.predicate}"
@@ -158,6 +203,13 @@ class Project(Unary):
         return Schema(
             tuple(Field(name, e.type, e.nullable if isinstance(e, Column) else True) for name, e in self.columns)
         )
+
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        columns = map_columns(self.columns, change)
+        return self if columns is self.columns else replace(self, columns=columns)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [columns_of(e for n, e in self.columns if n in wanted)]
 
     def describe(self) -> str:
         return "project " + ", ".join(
@@ -193,6 +245,20 @@ class Aggregate(Unary):
             fields.append(Field("grouping_id", BIGINT))
         return Schema(tuple(fields))
 
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        keys, calls = map_columns(self.keys, change), map_calls(self.aggregates, change)
+        unchanged = keys is self.keys and calls is self.aggregates
+        return self if unchanged else replace(self, keys=keys, aggregates=calls)
+
+    def kept_calls(self, wanted: set[str]) -> tuple[tuple[str, AggregateCall], ...]:
+        """The aggregates that are used; one at least where there are no keys, since a relation has a column."""
+        calls = tuple((n, c) for n, c in self.aggregates if n in wanted)
+        return calls if calls or self.keys else self.aggregates[:1]
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        used = columns_of(e for _, c in self.kept_calls(wanted) for e in c.expressions())
+        return [columns_of(e for _, e in self.keys) | used]
+
     def describe(self) -> str:
         keys = ", ".join(e.sql() if isinstance(e, Column) and e.name == n else f"{n}={e}" for n, e in self.keys)
         sets = (
@@ -214,6 +280,9 @@ class Distinct(Unary):
     def schema(self) -> Schema:
         return self.input.schema
 
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return super().needs(wanted) if self.on is None else [wanted.union(self.on)]
+
     def describe(self) -> str:
         return "distinct" + (f" on ({', '.join(self.on)})" if self.on else "")
 
@@ -227,6 +296,13 @@ class Sort(Unary):
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        keys = map_keys(self.keys, change)
+        return self if keys is self.keys else replace(self, keys=keys)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [wanted | self.named()]
 
     def describe(self) -> str:
         return "sort " + ", ".join(map(str, self.keys))
@@ -248,19 +324,20 @@ class Window(Unary):
         for expr in self.expressions():
             check_columns(expr, self.input.schema)
 
-    def expressions(self) -> tuple[Expr, ...]:
-        return (*self.keys, *(k.expr for k in self.order), *(e for _, call in self.calls for e in call.expressions()))
-
-    def changed(self, change: Callable[[Expr], Expr]) -> Window:
-        """The node over changed expressions; itself if none changed."""
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         keys = tuple(map(change, self.keys))
-        order = tuple(SortKey(change(k.expr), k.descending, k.nulls_first) for k in self.order)
+        order = map_keys(self.order, change)
         calls = tuple((name, call.changed(change)) for name, call in self.calls)
-        same = all(a is b for a, b in zip(keys, self.keys, strict=True)) and all(
-            a.expr is b.expr for a, b in zip(order, self.order, strict=True)
-        )
+        same = order is self.order and all(a is b for a, b in zip(keys, self.keys, strict=True))
         same = same and all(a[1] is b[1] for a, b in zip(calls, self.calls, strict=True))
         return self if same else replace(self, keys=keys, order=order, calls=calls)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        calls = [c for n, c in self.calls if n in wanted]
+        if not calls:
+            return [wanted]
+        used = columns_of((*self.keys, *(k.expr for k in self.order), *(e for c in calls for e in c.expressions())))
+        return [(wanted - {n for n, _ in self.calls}) | used]
 
     @cached_property
     def schema(self) -> Schema:
@@ -282,6 +359,13 @@ class Limit(Unary):
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        count, offset = (None if e is None else change(e) for e in (self.count, self.offset))
+        return self if count is self.count and offset is self.offset else replace(self, count=count, offset=offset)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [wanted | self.named()]
 
     def describe(self) -> str:
         percent = " percent" if self.count is not None and self.count.type.is_float else ""
@@ -310,6 +394,15 @@ class LimitBy(Unary):
     def schema(self) -> Schema:
         return self.input.schema
 
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        order = map_keys(self.order, change)
+        count, offset = (None if e is None else change(e) for e in (self.count, self.offset))
+        unchanged = order is self.order and count is self.count and offset is self.offset
+        return self if unchanged else replace(self, order=order, count=count, offset=offset)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [wanted.union(self.by) | self.named()]
+
     def describe(self) -> str:
         offset = f" offset {self.offset}" if self.offset is not None else ""
         order = " order " + ", ".join(map(str, self.order)) if self.order else ""
@@ -335,6 +428,12 @@ class SetOperation(Binary):
     @cached_property
     def schema(self) -> Schema:
         return Schema(tuple(Field(f.name, f.type, True) for f in self.left.schema))
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        if self.kind != "union":
+            return super().needs(wanted)
+        places = [i for i, f in enumerate(self.left.schema) if f.name in wanted]
+        return [{side.schema.fields[i].name for i in places} for side in self.inputs]
 
     def describe(self) -> str:
         return self.kind + (" all" if self.all else "")
@@ -374,6 +473,14 @@ class Join(Binary):
     def schema(self) -> Schema:
         return joined_schema(self.kind, self.left.schema, self.right.schema, self.mark)
 
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        condition = None if self.condition is None else change(self.condition)
+        return self if condition is self.condition else replace(self, condition=condition)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        used = wanted | self.named()
+        return [used & set(side.schema.names) for side in self.inputs]
+
     def describe(self) -> str:
         mark = f" {self.mark}=" if self.mark is not None else " on " if self.condition is not None else ""
         return f"{self.kind} join{mark}" + (
@@ -396,7 +503,7 @@ def joined_schema(kind: str, left: Schema, right: Schema, mark: str | None) -> S
     if kind in ("semi", "anti"):
         return Schema(first)
     if kind == "mark":
-        return Schema((*first, Field(mark, BOOLEAN)))
+        return Schema((*first, Field(mark or "", BOOLEAN)))
     if kind == "full":
         first = _nullable(first)
     return Schema((*first, *(second if kind == "inner" else _nullable(second))))
@@ -417,6 +524,9 @@ class Output(Unary):
     @property
     def schema(self) -> Schema:
         return Schema(tuple(self.input.schema[c] for c in self.columns))
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [set(self.columns)]
 
     def describe(self) -> str:
         shown = (c if c == n else f"{c} as {n}" for c, n in zip(self.columns, self.names, strict=True))

@@ -2,14 +2,15 @@
 in.
 
 Both are a `Series` over each row, of window starts or of window ends, and every rule that knows a series knows them.
-What they know besides is the grid of the windows, by which `planner/choose/panes.py` combines aggregates over them from
+What they know besides is the grid of the windows, by which `planner/logical/panes.py` combines aggregates over them from
 panes without repeating a row. All lengths are in microseconds; the time of a row is neither NULL nor infinite."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
+from typing import Self
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.types import BIGINT, INTERVAL, TIMESTAMP
@@ -47,24 +48,26 @@ class Hop(Series):
     """Adds `column`, the start of a window `[s, s + size)`, for each `s` of the grid `offset + n * slide` whose window
     holds the time."""
 
-    time: Expr | None = None
+    time: Expr = field(kw_only=True)
     slide: int = 0
     size: int = 0
     offset: int = 0
 
     @classmethod
-    def of(cls, input: Node, column: str, time: Expr, slide: int, size: int, offset: int) -> Hop:
+    def of(cls, input: Node, column: str, time: Expr, slide: int, size: int, offset: int) -> Self:
         first = floor(later(time, slide - size), slide, offset)
-        return cls(input, column, first, floor(time, slide, offset), length(slide), True, time, slide, size, offset)
+        return cls(
+            input, column, first, floor(time, slide, offset), length(slide), True, slide, size, offset, time=time
+        )
 
     @property
     def pane(self) -> int:
         """The width of the panes that every window consists of."""
         return gcd(self.slide, self.size)
 
-    def map(self, change: Callable[[Expr], Expr]) -> Hop:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         time = change(self.time)
-        return self if time is self.time else Hop.of(self.input, self.column, time, self.slide, self.size, self.offset)
+        return self if time is self.time else self.of(self.input, self.column, time, self.slide, self.size, self.offset)
 
     def describe(self) -> str:
         return f"hop {self.column} of {self.time} slide {self.slide} size {self.size} offset {self.offset}"
@@ -75,23 +78,23 @@ class Cumulate(Series):
     """Adds `column`, the end of a window `[s, s + n * step)`, for each of the windows that begin with the `size` of the
     grid that the time is in, and that hold the time."""
 
-    time: Expr | None = None
+    time: Expr = field(kw_only=True)
     step_size: int = 0
     size: int = 0
     offset: int = 0
 
     @classmethod
-    def of(cls, input: Node, column: str, time: Expr, step: int, size: int, offset: int) -> Cumulate:
+    def of(cls, input: Node, column: str, time: Expr, step: int, size: int, offset: int) -> Self:
         first = later(floor(time, step, offset), step)
         last = later(floor(time, size, offset), size)
-        return cls(input, column, first, last, length(step), True, time, step, size, offset)
+        return cls(input, column, first, last, length(step), True, step, size, offset, time=time)
 
-    def map(self, change: Callable[[Expr], Expr]) -> Cumulate:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         time = change(self.time)
         return (
             self
             if time is self.time
-            else Cumulate.of(self.input, self.column, time, self.step_size, self.size, self.offset)
+            else self.of(self.input, self.column, time, self.step_size, self.size, self.offset)
         )
 
     def describe(self) -> str:

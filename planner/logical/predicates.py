@@ -44,6 +44,12 @@ def column(field: Field) -> Column:
     return Column(field.name, field.type, field.nullable)
 
 
+def all_of(parts: Iterable[Expr]) -> Expr:
+    """The parts joined by AND, each once; true for none."""
+    found = conjunction(parts)
+    return TRUE if found is None else found
+
+
 def call(name: str, *args: Expr) -> Call:
     """A comparison or another operator that gives BOOLEAN."""
     return Call(name, args, BOOLEAN)

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, check_columns
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import TIMESTAMP
+from tsql.planner.logical.calls import map_calls
 from tsql.planner.logical.nodes import Filter, Node, Project, Unary
 
 ENDS = ("any", "in_order", "none")
@@ -48,14 +50,13 @@ class SnapshotAggregate(Unary):
         fields += [Field(name, call.type) for name, call in self.aggregates]
         return Schema((*fields, *(Field(name, TIMESTAMP, False) for name in self.span)))
 
-    def changed(self, change: Callable[[AggregateCall], AggregateCall]) -> SnapshotAggregate:
-        """The node with its aggregates changed; itself if none is."""
-        calls = tuple((name, change(call)) for name, call in self.aggregates)
-        return (
-            self
-            if all(a[1] is b[1] for a, b in zip(calls, self.aggregates, strict=True))
-            else replace(self, aggregates=calls)
-        )
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
+        calls = map_calls(self.aggregates, change)
+        return self if calls is self.aggregates else replace(self, aggregates=calls)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        # All results are compared to know when they change: none can be left out.
+        return [{*self.keys, self.start, self.end} | self.named()]
 
     def describe(self) -> str:
         calls = " ".join(f"{name}={call}" for name, call in self.aggregates)

@@ -8,33 +8,28 @@ import re
 import struct
 from collections.abc import Collection
 from fractions import Fraction
-from typing import Any
 
 from tsql.kernels.expr.constant import evaluate
 from tsql.kernels.expr.errors import PlanError
 from tsql.kernels.expr.nodes import Call, Cast, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, DOUBLE, NULL, Type, implicit_cast_cost
-from tsql.planner.bind.types import coerce, fold_exact
+from tsql.planner.bind.fold import fold_exact
+from tsql.planner.bind.types import coerce
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.text import split_assignment
 
 MOST_SHARDS = 4096
 LEAST_WORD, GREATEST_WORD = -(2**63), 2**63 - 1
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}$")
 _REAL = re.compile(r"[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?$")
-_ASSIGNMENT = re.compile(r'([A-Za-z_]\w*|"(?:[^"]|"")*")=')
-
-
-def split_assignment(word: str) -> tuple[str, str] | None:
-    """name=value at the first top-level =, if what is before it is a name."""
-    match = _ASSIGNMENT.match(word)
-    return (match.group(1), word[match.end() :]) if match else None
 
 
 class Attributes:
     """The words of a step's line behind its inputs: name=value pairs and, for a scan, one bare word."""
 
-    def __init__(self, words: list[str], context: Any):
+    def __init__(self, words: list[str], context: LineContext):
         self.context = context
         self.bare_words: list[str] = []
         self.pairs: list[tuple[str, str, bool]] = []
@@ -207,7 +202,11 @@ def any_of(options: Collection[str]) -> str:
 def first_twice(names: Collection[str]) -> str | None:
     """The first of the names that comes again."""
     seen: set[str] = set()
-    return next((name for name in names if name in seen or seen.add(name)), None)
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def as_value(expr: Expr, type: Type) -> Expr | None:
@@ -238,7 +237,7 @@ def _keeps_number(value: Literal, type: Type) -> bool:
         near = near if type == DOUBLE else struct.unpack("f", struct.pack("f", near))[0]
     except OverflowError:
         return False
-    return round(Fraction(near) * 10**scale) == value.value
+    return bool(round(Fraction(near) * 10**scale) == value.value)
 
 
 def _keeps_type(source: Type, target: Type) -> bool:

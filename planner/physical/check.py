@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from tsql.kernels.expr.errors import PlanError
 from tsql.planner.physical.operators.recursive import loose_tables, wrong_rounds
-from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.step import MOST_DEEP, PhysicalPlan
 
 
@@ -20,17 +19,10 @@ def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None
         )
     properties = plan.properties()
     for step in plan.root.walk():
-        if isinstance(step, Scan) and step.ranges is not None and plan.target != "local":
-            message = (
-                f"step {step.name}: a scan deals out the ranges of a table in the memory of one process, and "
-                f"the target is {plan.target}"
-            )
-            raise _located(PlanError(message, hint="leave ranges out"), step.line, text, origin)
-        if isinstance(step, Scan) and step.progress is not None and plan.target != "local":
-            message = (
-                f"step {step.name}: a scan in the order of a time runs in one process, and the target is {plan.target}"
-            )
-            raise _located(PlanError(message, hint="leave progress out"), step.line, text, origin)
+        refusal = step.refusal(plan.target)
+        if refusal is not None:
+            message, hint = refusal
+            raise _located(PlanError(f"step {step.name}: {message}", hint=hint), step.line, text, origin)
         requirements = step.requires_of(tuple(properties[id(i)] for i in step.inputs))
         for requirement, child in zip(requirements, step.inputs, strict=True):
             given = properties[id(child)]

@@ -1,5 +1,7 @@
-"""enforce: the only pass that inserts movement. Where an input does not meet what a step requires, the step that fixes
-it is put in between.
+"""enforce: where an input does not meet what a step requires, the movement that fixes it is put in between.
+
+The choice of steps (`planner/choose/`) writes movement too, where there is something to choose: a hint, the number of
+shards, the side of a join that goes everywhere. What is required and not there is added here and nowhere else.
 
 Between machines the rounds of a recursion run on one of them: what they compute of the working table stays in one
 shard, so what the choice of steps would move there stays where it is, and what comes from outside is gathered."""

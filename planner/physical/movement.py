@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import EVEN, KEYED, ONCE, Properties, Requirement
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import identifiers
 
 SCOPES = ("local", "global")
 
@@ -21,17 +27,26 @@ class Rekey(Step):
 
     op = "rekey"
     label = "keyed"
+    is_movement = True
+    is_stateless = True
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return replace(given[0], key=self.key)
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import identifiers
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used(*wanted, *self.key)
 
+    def promised(self, below: list[Progress]) -> Progress:
+        return below[0]
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        return Cost()
+
+    def attributes(self) -> list[tuple[str, str]]:
         return [("key", identifiers(self.key))]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         return cls(inputs, key=attributes.columns("key", inputs[0].schema, inputs[0].name))
 
 
@@ -42,11 +57,36 @@ class Movement(Step):
     scope: str = "local"
     shards: int | None = None
 
+    is_movement = True
+    is_stateless = True
+
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used(*wanted)
+
+    def promised(self, below: list[Progress]) -> Progress:
+        return below[0]
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        (below,) = given
+        copies = self.copies(properties)
+        moved = below.rows * copies * width(self.schema)
+        work = machine.work(below.rows * copies * machine.costs.move_ns, below.properties.shards, moved, breaks=True)
+        if self.scope == "local":
+            return work + Cost(local_bytes=moved)
+        return work + Cost(
+            moved * machine.costs.global_byte_ns / max(1, min(below.properties.shards, machine.shards)),
+            global_bytes=moved,
+        )
+
+    def copies(self, properties: Properties) -> int:
+        """How often a row is sent at most, where the output has these properties."""
+        return 1
+
     def attributes(self) -> list[tuple[str, str]]:
         return [("scope", self.scope)] + ([("shards", str(self.shards))] if self.shards is not None else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         return cls(inputs, scope=attributes.choice("scope", SCOPES, "local"), shards=attributes.shards())
 
 
@@ -91,6 +131,15 @@ class Broadcast(Movement):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(self.shards or shards, replicated=self.scope, key=given[0].key)
 
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        if self.scope == "local":
+            # The shards share one copy.
+            return Cost()
+        return super().expected_cost(given, rows, properties, machine)
+
+    def copies(self, properties: Properties) -> int:
+        return properties.shards
+
 
 @dataclass(frozen=True)
 class Multicast(Movement):
@@ -111,11 +160,17 @@ class Multicast(Movement):
         targets = self.shards or shards
         return Properties(targets, key=given[0].key, copies=min(len(self.to), targets))
 
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return given[0].rows * len(self.to)
+
+    def copies(self, properties: Properties) -> int:
+        return properties.copies or 1
+
     def attributes(self) -> list[tuple[str, str]]:
         return [("to", f"({', '.join(map(str, self.to))})"), *super().attributes()]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         to = tuple(context.expression(item, inputs[0].schema) for item in attributes.items("to"))
         if not to:
             raise attributes.error("to", "to=(..) gives the shards that a row goes to: one expression or more")
@@ -131,6 +186,8 @@ class Gather(Step):
 
     op = "gather"
     label = "gathered"
+    is_movement = True
+    is_stateless = True
 
     def requires(self) -> tuple[Requirement, ...]:
         return (EVEN,)
@@ -138,6 +195,13 @@ class Gather(Step):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(1, key=given[0].key, order=given[0].order if given[0].shards == 1 else ())
 
-    @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        return cls(inputs)
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used(*wanted)
+
+    def promised(self, below: list[Progress]) -> Progress:
+        return below[0]
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        # States are merged where they lie, and rows are collected shard by shard; only machines have to send
+        # them.
+        return Cost()

@@ -1,29 +1,17 @@
-"""What is promised of the rows to come: lower bounds of columns, and how they pass through expressions and steps that
-hold nothing."""
+"""What is promised of the rows to come: lower bounds of columns, and how they pass through expressions. Each step says
+how they pass through it (`Step.promised`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, Literal
-from tsql.planner.physical.movement import Gather, Movement, Rekey
-from tsql.planner.physical.operators.aggregate import Aggregate
-from tsql.planner.physical.operators.expand import Expand
-from tsql.planner.physical.operators.filter import Filter
-from tsql.planner.physical.operators.project import Project
-from tsql.planner.physical.operators.replicate import Replicate
-from tsql.planner.physical.operators.series import Series
-from tsql.planner.physical.operators.union import Union
-from tsql.planner.physical.step import Step
 
 DAY_US = 86_400_000_000
 INFINITE, INFINITE_DAY = 2**63 - 1, 2**31 - 1
 """The infinite time and date, as they are stored; the other ones are their negatives. They stay as they are whatever is
 added."""
-MOVES = (Movement, Rekey, Gather)
-STATELESS = (Filter, Project, Expand, Replicate, Series, Union, *MOVES)
-"""Steps that make of each row, for itself, what they make of it: nothing is remembered."""
 
 
 @dataclass(frozen=True)
@@ -54,47 +42,7 @@ def least(all: list[Progress]) -> Progress:
     return Progress({n: min(p.bounds[n] for p in going) for n in names})
 
 
-def through(top: Step, known: Callable[[Step], Progress | None]) -> Progress:
-    """The progress of a step's rows. `known` has that of the steps below, and None for a step that is to be looked
-    through."""
-    found = known(top)
-    if found is not None:
-        return found
-    below = [through(i, known) for i in top.inputs]
-    match top:
-        case Project():
-            return below[0].of(top.columns)
-        case Series() if below:
-            start = below[0].lower(top.start)
-            upward = isinstance(top.by, Literal) and _is_upward(top.by.value)
-            return Progress(
-                below[0].bounds | ({top.column: start} if start is not None and upward else {}), below[0].ended
-            )
-        case Union():
-            names = top.schema.names
-            return least(
-                [
-                    Progress(
-                        {n: p.bounds[f.name] for n, f in zip(names, i.schema, strict=True) if f.name in p.bounds},
-                        p.ended,
-                    )
-                    for p, i in zip(below, top.inputs, strict=True)
-                ]
-            )
-        case Aggregate(phase="partial"):
-            # The state of a minimum or maximum over rows to come has the bound of its argument.
-            ends = [
-                (n, c.args[0])
-                for n, c in top.calls
-                if c.name in ("min", "max") and len(c.args) == 1 and n in top.schema
-            ]
-            return below[0].of([*top.by, *ends])
-        case Filter() | Expand() | Replicate() | Rekey() | Movement() | Gather():
-            return below[0]
-    return Progress(ended=all(p.ended for p in below)) if below else Progress(ended=True)
-
-
-def _is_upward(value: object) -> bool:
+def is_upward(value: object) -> bool:
     """Whether a step of a series goes to greater values."""
     return (min(value) >= 0) if isinstance(value, tuple) else isinstance(value, int) and value > 0
 
@@ -121,7 +69,8 @@ def _lower(expr: Expr, bounds: dict[str, int]) -> int | None:
 
 def _least(exprs: Iterable[Expr], bounds: dict[str, int]) -> int | None:
     found = [_lower(e, bounds) for e in exprs]
-    return None if None in found else min(found)
+    known = [bound for bound in found if bound is not None]
+    return min(known) if len(known) == len(found) else None
 
 
 def moved(time: int, length: int) -> int:

@@ -42,8 +42,10 @@ class Properties:
     def follow(self, columns: tuple[str, ...] | None, names: Mapping[str, str]) -> tuple[str, ...] | None:
         """The names that columns, or others that equal them, have behind a step, from those that it keeps; None if one
         is gone."""
-        found = [self.known_as(c, names) for c in columns or ()]
-        return None if columns is None or None in found else tuple(names[c] for c in found)
+        if columns is None:
+            return None
+        found = tuple(names[known] for c in columns if (known := self.known_as(c, names)) is not None)
+        return found if len(found) == len(columns) else None
 
     @property
     def is_once(self) -> bool:
@@ -94,7 +96,8 @@ class Requirement:
             return given.is_once
         if not given.is_once or self.kind == "single":
             return False
-        return bool(given.placed) and all(given.known_as(c, self.columns) is not None for c in given.placed)
+        placed = given.placed or ()
+        return bool(placed) and all(given.known_as(c, self.columns) is not None for c in placed)
 
     def __str__(self) -> str:
         match self.kind:

@@ -1,19 +1,28 @@
-"""`Step` and `PhysicalPlan`: the sharded algebra. Each operator is a subclass in `planner/operators/` or in
-`movement.py`."""
+"""`Step` and `PhysicalPlan`: the sharded algebra. Each operator is a subclass in `planner/physical/operators/` or in
+`movement.py`, and describes itself: passes over plans ask the step and know no operator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
+from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.recursion import deep_recursion
+from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine
+from tsql.planner.physical.expressions import expressions_in, map_in
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import ANY, Properties, Requirement
+from tsql.planner.physical.text import VERSION, identifier
 
 MOST_DEEP = 1000
 """A plan has at most so many steps in a row."""
@@ -21,13 +30,17 @@ MOST_DEEP = 1000
 SHALLOW = 50
 """Up to so many steps in a row need no more than Python's own limit of recursion."""
 
+STEPS: dict[str, type[Step]] = {}
+"""By `op`, the steps whose files are loaded; `operators.all_steps` loads all of them."""
+
 
 @dataclass(frozen=True)
 class Step:
-    """One line of a plan. Frozen; `name` and `comment` take no part in equality.
+    """One line of a plan. Frozen; `name` and `line` take no part in equality.
 
-    Subclasses say what they `requires()` of each input, what they `provides()`, and print and read their attributes.
-    """
+    A subclass with an `op` is an operator, and its other attributes are fields with defaults. It prints and reads them
+    (`attributes`, `read`), and overrides what is not true of it below. The defaults are those of a step that looks at
+    all of its input and keeps the rows where they are."""
 
     inputs: tuple[Step, ...]
     name: str = field(default="", compare=False, kw_only=True)
@@ -36,10 +49,74 @@ class Step:
     op: ClassVar[str] = ""
     label: ClassVar[str] = ""
     """How the planner names steps of this kind."""
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+    """How many inputs it has at least and at most."""
+    names_table: ClassVar[bool] = False
+    """Whether a word without a name, the table, is among its attributes."""
+    is_planned: ClassVar[bool] = True
+    """Whether queries are planned to it and plan files may have it."""
+    is_movement: ClassVar[bool] = False
+    """Whether it only places rows, and changes none."""
+    is_stateless: ClassVar[bool] = False
+    """Whether it makes of each row, for itself, what it makes of it: nothing is remembered."""
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if "op" in vars(cls) and STEPS.setdefault(cls.op, cls) is not cls:
+            raise TypeError(f"two steps are called {cls.op}: {STEPS[cls.op]} and {cls}")
 
     @cached_property
     def schema(self) -> Schema:
         return self.inputs[0].schema
+
+    def suggested_name(self) -> str:
+        return self.label or self.op
+
+    # Text.
+
+    def attributes(self) -> list[tuple[str, str]]:
+        """(name, text) pairs as the plan file prints them; a name of "" prints the text alone."""
+        return []
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
+        """The step from its plan-file line."""
+        return cls(inputs)
+
+    def refusal(self, target: str) -> tuple[str, str] | None:
+        """Why the step cannot run on a target, and what would fix it."""
+        return None
+
+    # Expressions and columns.
+
+    def expressions(self) -> tuple[Expr, ...]:
+        """All expressions among its attributes, in order."""
+        return tuple(e for name in self._described() for e in expressions_in(getattr(self, name)))
+
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Step:
+        """The step over changed expressions; itself if none changed."""
+        new = {name: map_in(getattr(self, name), change) for name in self._described()}
+        new = {name: value for name, value in new.items() if value is not getattr(self, name)}
+        return replace(self, **new) if new else self
+
+    def _described(self) -> Iterator[str]:
+        """The names of the fields that are part of the plan."""
+        return (f.name for f in fields(self) if f.compare and f.name != "inputs")
+
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        """The columns that each input must have, for those wanted of the output: all, where nothing else is said."""
+        return tuple(frozenset(i.schema.names) for i in self.inputs)
+
+    def used(self, *passed: str) -> tuple[frozenset[str]]:
+        """What `needs` is for a step with one input: columns that pass, and those that its expressions name."""
+        names = {c for e in self.expressions() for c in e.columns()}.union(passed)
+        return (frozenset(names.intersection(self.inputs[0].schema.names)),)
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        """The columns of inputs whose values a column of the output has, as they are; none if it is computed here."""
+        return [(i, column) for i in self.inputs if column in i.schema]
+
+    # Where rows are.
 
     def requires(self) -> tuple[Requirement, ...]:
         return tuple(ANY for _ in self.inputs)
@@ -52,18 +129,76 @@ class Step:
         """The properties of the output, from those of the inputs and the plan's number of shards."""
         return given[0]
 
-    def carries(self, column: str) -> list[tuple[Step, str]]:
-        """The columns of inputs whose values a column of the output has, as they are; none if it is computed here."""
-        return [(i, column) for i in self.inputs if column in i.schema]
+    # Order.
 
-    def attributes(self) -> list[tuple[str, str]]:
-        """(name, text) pairs as the plan file prints them; a name of "" prints the text alone."""
-        return []
+    @property
+    def streamed(self) -> int | None:
+        """The input whose rows go through the step one by one, as filters and the probed side of a join let them; None
+        if there is none."""
+        return None
 
-    @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        """The step from its plan-file line; `attributes` and `context` are of `planfile`."""
-        raise NotImplementedError
+    def follows(self, column: str) -> tuple[int, str] | None:
+        """The streamed input and its column that has the values of this one, if rows stay in the order and in the shard
+        in which they come."""
+        return None
+
+    def equated(self, column: str) -> tuple[int, str] | None:
+        """The same for a column that the step does not take from the streamed input, but that equals one of it."""
+        return None
+
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether rows are told apart by their places in the input: the first of a group, ties, the first so many."""
+        return False
+
+    # Time.
+
+    def promised(self, below: list[Progress]) -> Progress:
+        """What is promised of the rows to come, from what is promised of those of the inputs."""
+        return Progress(ended=all(p.ended for p in below))
+
+    def closes(self, below: Callable[[], Progress]) -> bool:
+        """Whether its groups or windows are over when the times that have bounds in its input have passed them."""
+        return False
+
+    @property
+    def held(self) -> Step:
+        """The step whose rows are what it holds while it runs."""
+        return self
+
+    # Estimates.
+
+    def estimate(self, given: tuple[Estimate, ...], machine: Machine) -> Estimate:
+        """What is expected of the step, from what is expected of its inputs."""
+        properties = self.provides(tuple(g.properties for g in given), machine.shards)
+        rows = self.expected_rows(given, machine)
+        return Estimate(rows, properties, self.expected_cost(given, rows, properties, machine), self.shadow(given))
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return given[0].rows if given else 1.0
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        """What the step itself costs."""
+        entering = sum(g.rows for g in given)
+        return machine.work(max(entering, rows) * machine.costs.row_ns, properties.shards)
+
+    def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
+        """A logical node whose columns have the statistics of the step's."""
+        # The columns of a match are its own: those of its input may have the names of others beside it.
+        kept = len(given) == 1 and all(name in self.schema for name in given[0].shadow.schema.names)
+        return given[0].shadow if kept else self.unknown
+
+    @property
+    def unknown(self) -> logical.Node:
+        """The shadow of columns of which nothing is known."""
+        return logical.Values((), self.schema)
+
+    def spares(self, left: float, rows: float) -> bool:
+        """Whether columns that it does not look at are better decoded behind it, where it leaves so many of the rows of
+        the streamed input."""
+        return False
+
+    # The plan below.
 
     def with_inputs(self, inputs: tuple[Step, ...]) -> Step:
         return self if all(a is b for a, b in zip(self.inputs, inputs, strict=True)) else replace(self, inputs=inputs)
@@ -104,11 +239,27 @@ class PhysicalPlan:
             [pa.field(n, fields[c].type.to_arrow()) for c, n in zip(self.columns, self.names, strict=True)]
         )
 
-    def text(self) -> str:
-        """The plan file."""
-        from tsql.planner.physical.planfile import print_plan
-
-        return print_plan(self)
+    def text(self, comments: dict[str, str] | None = None) -> str:
+        """The plan file; `comments` are printed behind the steps of these names. `planfile.parse_plan` reads it."""
+        lines = [f"plan version {VERSION}"]
+        if self.query:
+            lines.append(f"query {json.dumps(self.query, ensure_ascii=False)}")
+        lines.append(f"target {self.target} shards={self.shards}")
+        lines.append("")
+        steps = list(self.root.walk())
+        width = max(len(identifier(s.name)) for s in steps)
+        for step in steps:
+            words = [step.op, *(identifier(i.name) for i in step.inputs)]
+            words += [f"{n}={t}" if n else t for n, t in step.attributes()]
+            text = f"{identifier(step.name):<{width}} = {' '.join(words)}"
+            comment = (comments or {}).get(step.name)
+            lines.append(f"{text:<70} # {comment}" if comment else text)
+        shown = ", ".join(
+            identifier(c) if c == n else f"{identifier(c)} as {identifier(n)}"
+            for c, n in zip(self.columns, self.names, strict=True)
+        )
+        lines.append(f"output {identifier(self.root.name)} ({shown})")
+        return "\n".join(lines) + "\n"
 
     @cached_property
     def depth(self) -> int:
@@ -126,6 +277,21 @@ class PhysicalPlan:
         return found
 
 
+def through(top: Step, known: Callable[[Step], Progress | None]) -> Progress:
+    """The progress of a step's rows. `known` has that of the steps below, and None for a step that is to be looked
+    through."""
+    found = known(top)
+    return top.promised([through(i, known) for i in top.inputs]) if found is None else found
+
+
+def rebuild(root: Step, change: Callable[[Step, Step], Step]) -> Step:
+    """The plan with every step changed, inputs first: `change` has the step as it was, and over its changed inputs."""
+    done: dict[int, Step] = {}
+    for step in root.walk():
+        done[id(step)] = change(step, step.with_inputs(tuple(done[id(i)] for i in step.inputs)))
+    return done[id(root)]
+
+
 def depth_of(root: Step) -> int:
     """How many steps there are from a step without inputs to the last one, by the longest way."""
     found: dict[int, int] = {}
@@ -141,7 +307,7 @@ def named(root: Step) -> Step:
     for step in root.walk():
         rebuilt = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
         if not rebuilt.name:
-            base = rebuilt.suggested_name() if hasattr(rebuilt, "suggested_name") else rebuilt.label or rebuilt.op
+            base = rebuilt.suggested_name()
             name, number = base, 2
             while name in taken:
                 name, number = f"{base}{number}", number + 1

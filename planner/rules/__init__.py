@@ -1,21 +1,18 @@
 """Rewrite rules over logical plans, and the one door through which they run: by name, timed, verified.
 
-`RULES` is the order. A rule is a function from plan to plan in a file of its own name; it keeps the output's columns
-and types, which `optimize` checks after each."""
+`RULES` is the order. A rule is a function over one node in a file of its own name, with `@rule` of `framework.py`,
+which says how it is applied; its fixture is `tests/rules/<rule>.test`."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 from tsql.planner.hints.constraints import Constraints
-from tsql.planner.logical.asof import AsofJoin
-from tsql.planner.logical.nodes import Aggregate, Distinct, Filter, Join, Node
+from tsql.planner.logical.nodes import Join, Node
 from tsql.planner.logical.tree import nodes
 from tsql.planner.rules.aggregate_early import aggregate_early
 from tsql.planner.rules.collect_equalities import collect_equalities
 from tsql.planner.rules.extract_common_conjuncts import extract_common_conjuncts
 from tsql.planner.rules.fold_constants import fold_constants
+from tsql.planner.rules.framework import Rule, Trace, apply_all
 from tsql.planner.rules.infer_filters import infer_filters
 from tsql.planner.rules.mark_to_semi import mark_to_semi
 from tsql.planner.rules.number_panes import number_panes
@@ -34,7 +31,7 @@ from tsql.planner.rules.simplify_join import simplify_join
 from tsql.planner.rules.split_conjunctions import split_conjunctions
 from tsql.planner.rules.unwrap_casts import unwrap_casts
 
-RULES: tuple[Callable[[Node], Node], ...] = (
+RULES: tuple[Rule, ...] = (
     fold_constants,
     extract_common_conjuncts,
     split_conjunctions,
@@ -59,59 +56,19 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     prune_columns,
     remove_trivial_project,
 )
-"""`push_filter_down` runs twice: marks are found where filters stand right above them, and what joins infer moves
-on."""
-
-CONDITIONS, JOINS = (Filter, Join), (Join,)
-ABOUT: dict[Callable[[Node], Node], tuple[type[Node], ...]] = {
-    extract_common_conjuncts: CONDITIONS,
-    split_conjunctions: CONDITIONS,
-    remove_unused_join: (Join, AsofJoin),
-    simplify_join: JOINS,
-    outer_to_inner: JOINS,
-    push_filter_down: (Filter,),
-    unwrap_casts: CONDITIONS,
-    mark_to_semi: JOINS,
-    push_join_conditions: JOINS,
-    infer_filters: JOINS,
-    collect_equalities: CONDITIONS,
-    remove_distinct: (Distinct,),
-    push_semi_join: JOINS,
-    order_joins: JOINS,
-    aggregate_early: JOINS,
-    reduce_aggregate: JOINS,
-    push_filter_into_scan: (Filter,),
-    number_panes: (Aggregate,),
-}
-"""Nodes without which a rule leaves a plan as it is. Most queries are over one table, and half of the rules are about
-joins."""
+"""`push_filter_down` runs three times: before `mark_to_semi`, which finds a mark where the filter stands right above it;
+when joins have told filters to their sides; and when the joins have their order and aggregates have been moved."""
 
 
 def optimize(
     plan: Node,
     disabled: frozenset[str] = frozenset(),
-    trace: list[tuple[str, float, bool]] | None = None,
+    trace: Trace | None = None,
     wanted: Constraints | None = None,
 ) -> Node:
     """The plan after all rules that are not disabled; `trace` receives (rule, milliseconds, changed). `wanted`: the
     order of joins obeys these hints."""
-    kinds = {type(node) for node in nodes(plan)}
-    for rule in RULES:
-        if rule.__name__ in disabled:
-            continue
-        start = time.perf_counter()
-        changed = plan
-        if rule not in ABOUT or any(issubclass(kind, ABOUT[rule]) for kind in kinds):
-            changed = order_joins(plan, wanted) if rule is order_joins else rule(plan)
-        if changed is not plan:
-            kinds = {type(node) for node in nodes(changed)}
-            before, after = [(f.name, f.type) for f in plan.schema], [(f.name, f.type) for f in changed.schema]
-            if before != after:
-                raise AssertionError(f"rule {rule.__name__} changed the result's columns from {before} to {after}")
-        if trace is not None:
-            trace.append((rule.__name__, (time.perf_counter() - start) * 1000, changed is not plan))
-        plan = changed
-    return plan
+    return apply_all(RULES, plan, disabled, trace, wanted)
 
 
 def without_products(plan: Node, wanted: Constraints | None = None) -> Node:

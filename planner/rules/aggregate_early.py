@@ -20,44 +20,41 @@ from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, Literal, substitut
 from tsql.kernels.expr.types import BIGINT, HUGEINT
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.join_stats import equalities
+from tsql.planner.cost.stats import equalities
+from tsql.planner.logical.calls import map_call
 from tsql.planner.logical.nodes import Aggregate, Apply, Join, Node, Project
 from tsql.planner.logical.predicates import JoinKey, conjunction
-from tsql.planner.logical.tree import map_call, shared, transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, Surroundings, rule
 
 COUNTS = ("count", "count_star")
 MERGEABLE = (*COUNTS, "sum", "min", "max")
 
 
-def aggregate_early(plan: Node) -> Node:
-    several = shared(plan)
-
-    def change(node: Node) -> Node:
-        if not isinstance(node, Aggregate) or node.sets is not None or not node.keys or not node.aggregates:
-            return node
-        over, renamed = _over(node)
-        if (
-            not isinstance(over, Join)
-            or isinstance(over, Apply)
-            or over.kind not in ("inner", "left")
-            or id(over.right) in several
-            or id(over) in several
-        ):
-            return node
-        keys, rest = equalities(over)
-        right = set(over.right.schema.names)
-        if (
-            not keys
-            or rest
-            or any(k.null_safe for k in keys)
-            or any(c in right for _, e in renamed.keys for c in e.columns())
-        ):
-            return node
-        if not all(_is_mergeable(call, right) for _, call in renamed.aggregates) or not _is_worth_it(over, keys):
-            return node
-        return _aggregated(renamed, over, keys)
-
-    return transform_up(plan, change)
+@rule(BOTTOM_UP, about=(Aggregate,), needs=(Join,))
+def aggregate_early(node: Aggregate, around: Surroundings) -> Node:
+    if node.sets is not None or not node.keys or not node.aggregates:
+        return node
+    over, renamed = _over(node)
+    if (
+        not isinstance(over, Join)
+        or isinstance(over, Apply)
+        or over.kind not in ("inner", "left")
+        or id(over.right) in around.shared
+        or id(over) in around.shared
+    ):
+        return node
+    keys, rest = equalities(over)
+    right = set(over.right.schema.names)
+    if (
+        not keys
+        or rest
+        or any(k.null_safe for k in keys)
+        or any(c in right for _, e in renamed.keys for c in e.columns())
+    ):
+        return node
+    if not all(_is_mergeable(call, right) for _, call in renamed.aggregates) or not _is_worth_it(over, keys):
+        return node
+    return _aggregated(renamed, over, keys)
 
 
 def _over(node: Aggregate) -> tuple[Node, Aggregate]:

@@ -10,15 +10,12 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Call, Column, Expr, InList, Literal, rewrite
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.logical.nodes import Filter, Join, Node
-from tsql.planner.logical.tree import map_expressions, transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 
-def collect_equalities(plan: Node) -> Node:
-    return transform_up(plan, _node)
-
-
-def _node(node: Node) -> Node:
-    return map_expressions(node, lambda e: rewrite(e, _collect)) if isinstance(node, Filter | Join) else node
+@rule(BOTTOM_UP, about=(Filter, Join))
+def collect_equalities(node: Filter | Join) -> Node:
+    return node.map_expressions(lambda e: rewrite(e, _collect))
 
 
 def _collect(expr: Expr) -> Expr:
@@ -52,6 +49,7 @@ def _options(expr: Expr) -> list[tuple[Column, list[Literal]]]:
             "=", (Literal() as literal, Column() as column)
         ):
             return [(column, [literal])]
-        case InList(Column() as column, options) if all(isinstance(o, Literal) for o in options):
-            return [(column, list(options))]
+        case InList(Column() as column, options):
+            constants = [o for o in options if isinstance(o, Literal)]
+            return [(column, constants)] if len(constants) == len(options) else []
     return []

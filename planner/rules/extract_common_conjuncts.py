@@ -15,19 +15,16 @@ from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Call, Expr
 from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.failing import may_fail
 from tsql.planner.logical.nodes import Filter, Join, Node
-from tsql.planner.logical.predicates import TRUE, conjunction, conjuncts
-from tsql.planner.logical.tree import transform_up
-from tsql.planner.rules.push_filter_down import may_fail
+from tsql.planner.logical.predicates import all_of, conjuncts
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 MOST_BRANCHES = 32
 
 
-def extract_common_conjuncts(plan: Node) -> Node:
-    return transform_up(plan, _extract)
-
-
-def _extract(node: Node) -> Node:
+@rule(BOTTOM_UP, about=(Filter, Join))
+def extract_common_conjuncts(node: Filter | Join) -> Node:
     match node:
         case Filter():
             known = [node.predicate]
@@ -50,12 +47,13 @@ def _conjunction(expr: Expr, over_join: bool, known: list[Expr]) -> Expr:
     if over_join:
         there = {p for k in known for p in conjuncts(k)}.union(parts)
         parts += [implied for part in parts for implied in _implied(part) if implied not in there]
-    return expr if parts == conjuncts(expr) else conjunction(parts) or TRUE
+    return expr if parts == conjuncts(expr) else all_of(parts)
 
 
 def _branches(expr: Expr) -> list[list[Expr]]:
-    is_or = isinstance(expr, Call) and expr.name == "or" and len(expr.args) <= MOST_BRANCHES
-    return [conjuncts(arg) for arg in expr.args] if is_or else []
+    if isinstance(expr, Call) and expr.name == "or" and len(expr.args) <= MOST_BRANCHES:
+        return [conjuncts(arg) for arg in expr.args]
+    return []
 
 
 def _factored(expr: Expr) -> Expr:
@@ -67,8 +65,9 @@ def _factored(expr: Expr) -> Expr:
         return expr
     rests = [[p for p in branch if p not in common] for branch in branches]
     if not all(rests):
-        return conjunction(common)
-    return conjunction((*common, Call("or", tuple(conjunction(rest) for rest in rests), BOOLEAN, expr.position)))
+        return all_of(common)
+    either = Call("or", tuple(map(all_of, rests)), BOOLEAN, getattr(expr, "position", None))
+    return all_of((*common, either))
 
 
 def _implied(expr: Expr) -> list[Expr]:
@@ -80,5 +79,5 @@ def _implied(expr: Expr) -> list[Expr]:
     for name in expr.columns():
         alone = [[p for p in branch if p.columns() == (name,) and not may_fail(p)] for branch in branches]
         if all(alone):
-            found.append(Call("or", tuple(dict.fromkeys(conjunction(parts) for parts in alone)), BOOLEAN))
+            found.append(Call("or", tuple(dict.fromkeys(map(all_of, alone))), BOOLEAN))
     return [f if len(f.args) > 1 else f.args[0] for f in found]

@@ -17,11 +17,15 @@ from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.match import Match
 from tsql.planner.logical.nodes import Aggregate, Filter, Join, Node, Project, Sort, Window
 from tsql.planner.logical.predicates import TRUE
-from tsql.planner.logical.tree import map_expressions, transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 
-def fold_constants(plan: Node) -> Node:
-    return transform_up(plan, _fold_node)
+@rule(BOTTOM_UP, about=(Filter, Join, AsofJoin, Window, Match, Project, Aggregate, Sort))
+def fold_constants(node: Node) -> Node:
+    node = node.map_expressions(fold)
+    if isinstance(node, Filter) and node.predicate == TRUE:
+        return node.input
+    return replace(node, condition=None) if isinstance(node, Join | AsofJoin) and node.condition == TRUE else node
 
 
 def fold(expr: Expr) -> Expr:
@@ -44,7 +48,7 @@ def _fold(expr: Expr) -> Expr:
     return expr
 
 
-def _is_foldable(expr: Expr) -> bool:
+def _is_foldable(expr: Call | Cast) -> bool:
     if isinstance(expr, Cast):
         return True
     function = SCALARS.find(expr.name, tuple(a.type for a in expr.args))
@@ -62,17 +66,3 @@ def _fold_connective(expr: Call, name: str, args: tuple[Expr, ...]) -> Expr:
     if not left:
         return Literal(not deciding, BOOLEAN)
     return left[0] if len(left) == 1 else replace(expr, args=left)
-
-
-def _fold_node(node: Node) -> Node:
-    match node:
-        case Filter() | Join() | AsofJoin():
-            node = map_expressions(node, fold)
-            if isinstance(node, Filter) and node.predicate == TRUE:
-                return node.input
-            return replace(node, condition=None) if not isinstance(node, Filter) and node.condition == TRUE else node
-        case Window() | Match():
-            return node.changed(fold)
-        case Project() | Aggregate() | Sort():
-            return map_expressions(node, fold)
-    return node

@@ -11,14 +11,16 @@ whose other rows have no partner. Conditions are comparisons of one column with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tsql.kernels.expr.nodes import Call, Column, Expr, InList, Literal, Parameter, substitute
 from tsql.kernels.process import stopping
 from tsql.planner.logical.nodes import Apply, Distinct, Filter, Join, Node, Project, Sort
 from tsql.planner.logical.predicates import conjuncts, join_key
-from tsql.planner.logical.tree import shared
+from tsql.planner.logical.tree import hand_down
+from tsql.planner.rules.framework import WHOLE, Surroundings, rule
 
+Conditions = tuple[Expr, ...]
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _MOST = 64
 _MOST_KNOWN = 256
@@ -26,38 +28,28 @@ _MOST_KNOWN = 256
 than anybody needs."""
 
 
-def infer_filters(plan: Node) -> Node:
-    several = shared(plan)
-    done: dict[int, Node] = {}
+@rule(WHOLE, about=(Join,))
+def infer_filters(plan: Node, around: Surroundings) -> Node:
+    """Whole: conditions are handed down from the users of a node, and known of all that is below it."""
     conditions = Known()
 
-    def visit(node: Node, above: tuple[Expr, ...]) -> Node:
+    def change(node: Node, above: Conditions) -> tuple[Node, list[Conditions]]:
         """`above` holds for every row of the node that reaches the result."""
-        if id(node) in several:
-            if id(node) not in done:
-                done[id(node)] = change(node, ())
-            return done[id(node)]
-        return change(node, above)
-
-    def change(node: Node, above: tuple[Expr, ...]) -> Node:
         match node:
             case Filter():
-                return node.with_inputs(
-                    (visit(node.input, (*above, *(p for p in conjuncts(node.predicate) if _is_simple(p)))),)
-                )
+                return node, [(*above, *(p for p in conjuncts(node.predicate) if _is_simple(p)))]
             case Sort():
-                return node.with_inputs((visit(node.input, above),))
+                return node, [above]
             case Distinct() if node.on is None:
-                return node.with_inputs((visit(node.input, above),))
+                return node, [above]
             case Project():
-                return node.with_inputs(
-                    (visit(node.input, _renamed(above, {n: e for n, e in node.columns if isinstance(e, Column)})),)
-                )
+                return node, [_renamed(above, {n: e for n, e in node.columns if isinstance(e, Column)})]
             case Join() if not isinstance(node, Apply):
-                return _join(node, above, visit, conditions)
-        return node.with_inputs(tuple(visit(i, ()) for i in node.inputs))
+                return _join(node, above, conditions)
+        return node, [()] * len(node.inputs)
 
-    return visit(plan, ())
+    nothing: Conditions = ()
+    return hand_down(plan, nothing, change, around.shared)
 
 
 def _is_simple(part: Expr) -> bool:
@@ -109,9 +101,8 @@ class Known:
         return ()
 
 
-def _join(
-    node: Join, above: tuple[Expr, ...], visit: Callable[[Node, tuple[Expr, ...]], Node], conditions: Known
-) -> Node:
+def _join(node: Join, above: Conditions, conditions: Known) -> tuple[Node, list[Conditions]]:
+    """The join over sides with the filters that are new to them, and what is known of each side."""
     left_names, right_names = set(node.left.schema.names), set(node.right.schema.names)
     left, right = conditions.holds(node.left), conditions.holds(node.right)
     from_above_left = tuple(p for p in above if p.columns()[0] in left_names) if node.kind != "full" else ()
@@ -141,7 +132,7 @@ def _join(
                         new.append(part)
                         changed = True
     below = (_filtered(node.left, new_left), _filtered(node.right, new_right))
-    return node.with_inputs((visit(below[0], tuple(known_left.values())), visit(below[1], tuple(known_right.values()))))
+    return node.with_inputs(below), [tuple(known_left.values()), tuple(known_right.values())]
 
 
 def _pairs(node: Join, left: set[str], right: set[str]) -> list[tuple[Column, Column]]:

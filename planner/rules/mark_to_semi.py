@@ -15,38 +15,28 @@ from __future__ import annotations
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.planner.logical.facts import never_null_condition
 from tsql.planner.logical.nodes import Apply, Filter, Join, Node, Project
+from tsql.planner.logical.null_assumptions import forget, is_existence
 from tsql.planner.logical.predicates import FALSE, TRUE, column, conjunction, conjuncts, rejects
-from tsql.planner.logical.tree import shared, transform_down
-from tsql.planner.physical.null_assumptions import forget, is_existence
+from tsql.planner.rules.framework import TOP_DOWN, Surroundings, rule
 
 
-def mark_to_semi(plan: Node) -> Node:
-    several = shared(plan)
-
-    def change(node: Node) -> Node:
-        filters: list[Filter] = []
-        below = node
-        while isinstance(below, Filter) and (below is node or id(below) not in several):
-            filters.append(below)
-            below = below.input
-        if (
-            not filters
-            or not isinstance(below, Join)
-            or isinstance(below, Apply)
-            or below.kind != "mark"
-            or id(below) in several
-        ):
-            return node
-        for chosen in filters:
-            result = _convert(below, chosen.predicate)
-            if result is not None:
-                for f in reversed(filters):
-                    if f is not chosen:
-                        result = Filter(result, f.predicate)
-                return result
+@rule(TOP_DOWN, about=(Filter,), needs=(Join,))
+def mark_to_semi(node: Filter, around: Surroundings) -> Node:
+    filters: list[Filter] = []
+    below: Node = node
+    while isinstance(below, Filter) and (below is node or id(below) not in around.shared):
+        filters.append(below)
+        below = below.input
+    if not isinstance(below, Join) or isinstance(below, Apply) or below.kind != "mark" or id(below) in around.shared:
         return node
-
-    return transform_down(plan, change)
+    for chosen in filters:
+        result = _convert(below, chosen.predicate)
+        if result is not None:
+            for f in reversed(filters):
+                if f is not chosen:
+                    result = Filter(result, f.predicate)
+            return result
+    return node
 
 
 def _convert(node: Join, predicate: Expr) -> Node | None:

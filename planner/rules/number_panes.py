@@ -7,29 +7,26 @@ key.
         t
 
 Numbers of panes are small and dense where times are not, so that groups can be in an array. Windows that overlap are
-left to `planner/choose/panes.py`."""
+left to `planner/logical/panes.py`."""
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, rewrite, substitute
 from tsql.kernels.expr.types import BIGINT
-from tsql.planner.choose.panes import paned
+from tsql.planner.logical.calls import map_call
 from tsql.planner.logical.nodes import Aggregate, Node, Project
-from tsql.planner.logical.tree import map_call, shared, transform_up
+from tsql.planner.logical.panes import paned
+from tsql.planner.rules.framework import BOTTOM_UP, Surroundings, rule
 
 
-def number_panes(plan: Node) -> Node:
-    kept = shared(plan)
-    return transform_up(
-        plan, lambda node: _number(node, kept) if isinstance(node, Aggregate) and node.sets is None else node
-    )
-
-
-def _number(node: Aggregate, kept: set[int]) -> Node:
-    if paned(node) is not None:
+@rule(BOTTOM_UP, about=(Aggregate,))
+def number_panes(node: Aggregate, around: Surroundings) -> Node:
+    if node.sets is not None or paned(node) is not None:
         return node
     below, columns = node.input, None
-    while isinstance(below, Project) and id(below) not in kept:
+    while isinstance(below, Project) and id(below) not in around.shared:
         inner = dict(below.columns)
         columns = inner if columns is None else {n: substitute(e, inner) for n, e in columns.items()}
         below = below.input
@@ -37,7 +34,7 @@ def _number(node: Aggregate, kept: set[int]) -> Node:
     floors = {e: None for _, key in keys for e in key.walk() if _is_floor(e)}
     if not floors:
         return node
-    numbers: dict[Expr, str] = {}
+    numbers: dict[Call, str] = {}
     made: list[tuple[str, Expr]] = []
     shown: dict[str, Expr] = {}
     for name, key in keys:
@@ -51,7 +48,7 @@ def _number(node: Aggregate, kept: set[int]) -> Node:
         if bare.columns() or not any(e in numbers for e in key.walk()):
             made.append((name, key))
         else:
-            shown[name] = rewrite(key, lambda e: _start(e, numbers) if e in numbers else e)
+            shown[name] = rewrite(key, lambda e: _start(e, numbers) if isinstance(e, Call) and e in numbers else e)
     if not numbers:
         return node
     calls = (
@@ -69,9 +66,9 @@ def _number(node: Aggregate, kept: set[int]) -> Node:
     )
 
 
-def _is_floor(expr: Expr) -> bool:
+def _is_floor(expr: Expr) -> TypeGuard[Call]:
     return isinstance(expr, Call) and expr.name == "time_floor"
 
 
-def _start(key: Call, numbers: dict[Expr, str]) -> Expr:
+def _start(key: Call, numbers: dict[Call, str]) -> Expr:
     return Call("pane_time", (Column(numbers[key], BIGINT), *key.args[1:]), key.type)

@@ -15,31 +15,33 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
+from typing import TypeGuard
 
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.process import stopping
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.join_stats import equal_part, unfiltered_rows
-from tsql.planner.hints.constraints import Constraints
+from tsql.planner.cost.columns import distinct
+from tsql.planner.cost.stats import equal_part, unfiltered_rows
 from tsql.planner.logical.nodes import Aggregate, Apply, Filter, Join, Node, Output, Project
 from tsql.planner.logical.predicates import conjunction, conjuncts
-from tsql.planner.logical.tree import shared
+from tsql.planner.rules.framework import WHOLE, Surroundings, rule
 
 MOST_EXACT = 10
 
 
-def order_joins(plan: Node, wanted: Constraints | None = None) -> Node:
-    return Orderer(plan, wanted or Constraints()).visit(plan, True)
+@rule(WHOLE, about=(Join,))
+def order_joins(plan: Node, around: Surroundings) -> Node:
+    """Whole: all joins that lie on each other are put together again at a time."""
+    return Orderer(around).visit(plan, True)
 
 
 class Orderer:
     """One run of the rule over a plan. A node with several users is ordered once, and stays one node: its joins are not
     taken apart for one of them."""
 
-    def __init__(self, plan: Node, wanted: Constraints):
-        self.wanted = wanted
-        self.shared = shared(plan)
+    def __init__(self, around: Surroundings):
+        self.wanted, self.shared = around.wanted, around.shared
         self.done: dict[tuple[int, bool], Node] = {}
 
     def visit(self, node: Node, ordered: bool) -> Node:
@@ -69,7 +71,7 @@ class Orderer:
         )
 
 
-def _is_inner(node: Node) -> bool:
+def _is_inner(node: Node) -> TypeGuard[Join]:
     return isinstance(node, Join) and not isinstance(node, Apply) and node.kind == "inner"
 
 
@@ -127,7 +129,7 @@ class Region:
         groups: dict[Expr, dict[int, float]] = {}
         for e in list(parent):
             (leaf,) = _owners(e, owner)
-            known = stats.distinct(e, self.leaves[leaf])
+            known = distinct(e, self.leaves[leaf])
             base = self.base[leaf]
             values = min(base, base * cost.GROUPS_OF_UNKNOWN_KEYS if known is None else known)
             group = groups.setdefault(find(e), {})

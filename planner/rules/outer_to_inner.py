@@ -27,32 +27,23 @@ from tsql.planner.logical.nodes import (
     Sort,
 )
 from tsql.planner.logical.predicates import column, conjuncts, is_null_with, rejects
-from tsql.planner.logical.tree import shared
+from tsql.planner.logical.tree import hand_down
+from tsql.planner.rules.framework import WHOLE, Surroundings, rule
 
 NOTHING: frozenset[str] = frozenset()
 
 
-def outer_to_inner(plan: Node) -> Node:
-    several = shared(plan)
-    done: dict[int, Node] = {}
+@rule(WHOLE, about=(Join,))
+def outer_to_inner(plan: Node, around: Surroundings) -> Node:
+    """Whole: what a node knows is handed down from its user."""
 
-    def visit(node: Node, dropped: frozenset[str]) -> Node:
-        if id(node) in several:
-            if id(node) not in done:
-                done[id(node)] = change(node, NOTHING)
-            return done[id(node)]
-        return change(node, dropped)
-
-    def change(node: Node, dropped: frozenset[str]) -> Node:
+    def change(node: Node, dropped: frozenset[str]) -> tuple[Node, list[frozenset[str]]]:
         if isinstance(node, Join) and not isinstance(node, Apply):
             node = _convert(node, dropped)
-        return node.with_inputs(
-            tuple(
-                visit(i, d & set(i.schema.names)) for i, d in zip(node.inputs, _handed_down(node, dropped), strict=True)
-            )
-        )
+        handed = _handed_down(node, dropped)
+        return node, [d & set(i.schema.names) for i, d in zip(node.inputs, handed, strict=True)]
 
-    return visit(plan, NOTHING)
+    return hand_down(plan, NOTHING, change, around.shared)
 
 
 def _convert(node: Join, dropped: frozenset[str]) -> Node:

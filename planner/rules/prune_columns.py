@@ -12,13 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.planner.logical.match import Match
-from tsql.planner.logical.needed import kept_calls, kept_columns, needed_columns
 from tsql.planner.logical.nodes import Aggregate, Node, Project, Scan, SetOperation, Window
 from tsql.planner.logical.predicates import column
+from tsql.planner.rules.framework import WHOLE, Surroundings, rule
 
 
-def prune_columns(plan: Node) -> Node:
-    return _visit(plan, needed_columns(plan), {})
+@rule(WHOLE)
+def prune_columns(plan: Node, around: Surroundings) -> Node:
+    """Whole: a node is looked at as it was, for what its users need, and rebuilt over what is left of its inputs."""
+    return _visit(plan, around.needed, {})
 
 
 def _visit(node: Node, needed: dict[int, set[str]], done: dict[int, Node]) -> Node:
@@ -35,13 +37,13 @@ def _prune(node: Node, inputs: tuple[Node, ...], needed: set[str]) -> Node:
     """The node over pruned inputs with at least the needed columns, in the order that it had."""
     match node:
         case Scan():
-            keep = kept_columns(node, needed)
+            keep = node.kept_columns(needed)
             return node if keep == node.columns else replace(node, columns=keep)
         case Project():
             columns = tuple((n, e) for n, e in node.columns if n in needed)
             return node.with_inputs(inputs) if len(columns) == len(node.columns) else Project(inputs[0], columns)
         case Aggregate():
-            calls = kept_calls(node, needed)
+            calls = node.kept_calls(needed)
             return (
                 node.with_inputs(inputs)
                 if len(calls) == len(node.aggregates)

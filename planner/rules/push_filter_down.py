@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, substitute
-from tsql.kernels.functions.registry import SCALARS
+from tsql.kernels.expr.nodes import Column, Expr, substitute
 from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.failing import is_risky, may_fail
 from tsql.planner.logical.generating import Series
 from tsql.planner.logical.match import Match
 from tsql.planner.logical.nodes import (
@@ -38,39 +38,18 @@ from tsql.planner.logical.nodes import (
 )
 from tsql.planner.logical.predicates import conjunction, conjuncts
 from tsql.planner.logical.snapshot import SnapshotAggregate
-from tsql.planner.logical.tree import shared, transform_down
-from tsql.planner.rules.unwrap_casts import is_widening
-
-OUT_OF_RANGE_ONLY = {
-    "+",
-    "-",
-    "*",
-    "neg",
-    "abs",
-    "round",
-    "substring",
-    "substr",
-    "left",
-    "right",
-    "date_part",
-    "date_trunc",
-}
-"""Functions that fail for numbers and dates out of range at most."""
+from tsql.planner.rules.framework import TOP_DOWN, Surroundings, rule
 
 
-def push_filter_down(plan: Node) -> Node:
-    several = shared(plan)
-    return transform_down(plan, lambda node: _push(node, several))
-
-
-def _push(node: Node, several: set[int]) -> Node:
-    """One level down; `transform_down` comes back to the filters where they are now."""
+@rule(TOP_DOWN, about=(Filter,))
+def push_filter_down(node: Filter, around: Surroundings) -> Node:
+    """One level down; the framework comes back to the filters where they are now."""
     predicates: list[Expr] = []
-    below = node
-    while isinstance(below, Filter) and (below is node or id(below) not in several):
+    below: Node = node
+    while isinstance(below, Filter) and (below is node or id(below) not in around.shared):
         predicates.append(below.predicate)
         below = below.input
-    if id(below) in several:
+    if id(below) in around.shared:
         return node
     moved: list[Expr] = []
     kept: list[Expr] = []
@@ -163,33 +142,3 @@ def _stack(node: Node, predicates: list[Expr]) -> Node:
 def _is_cheap(expr: Expr) -> bool:
     """A column or a short expression: evaluating it once more costs little."""
     return sum(1 for _ in expr.walk()) <= 8
-
-
-def may_fail(expr: Expr) -> bool:
-    """Whether some row could make an expression raise an error."""
-    for node in expr.walk():
-        match node:
-            case Call() if SCALARS.find(node.name, tuple(a.type for a in node.args)).can_fail:
-                return True
-            case Cast() if not node.safe and not is_widening(node.arg.type, node.type):
-                return True
-    return False
-
-
-def is_risky(expr: Expr) -> bool:
-    """Whether an expression may fail for more than a number out of range: such a condition stays above the join whose
-    condition may keep bad rows from it. (Arithmetic does move: all engines do it, and joins need their filters
-    early.)"""
-    for node in expr.walk():
-        match node:
-            case Call() if node.name in OUT_OF_RANGE_ONLY:
-                continue
-            case Call() if SCALARS.find(node.name, tuple(a.type for a in node.args)).can_fail:
-                return True
-            case Cast() if (
-                not node.safe
-                and not (node.arg.type.is_numeric and node.type.is_numeric)
-                and not is_widening(node.arg.type, node.type)
-            ):
-                return True
-    return False

@@ -14,22 +14,19 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Call, Expr
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.logical.nodes import Filter, Node, Scan
-from tsql.planner.logical.tree import transform_down
+from tsql.planner.rules.framework import TOP_DOWN, rule
 
 
-def push_filter_into_scan(plan: Node) -> Node:
-    return transform_down(plan, _push)
-
-
-def _push(node: Node) -> Node:
+@rule(TOP_DOWN, about=(Filter,))
+def push_filter_into_scan(node: Filter) -> Node:
     predicates: list[Expr] = []
     filters: list[Filter] = []
-    below = node
+    below: Node = node
     while isinstance(below, Filter):
         filters.append(below)
         predicates.append(below.predicate)
         below = below.input
-    if not predicates or not isinstance(below, Scan) or below.filter is not None:
+    if not isinstance(below, Scan) or below.filter is not None:
         return node
     predicates.reverse()
     result: Node = replace(

@@ -16,19 +16,16 @@ from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.planner.logical.facts import not_null
+from tsql.planner.logical.failing import is_risky
 from tsql.planner.logical.nodes import Apply, Filter, Join, Node
+from tsql.planner.logical.null_assumptions import rely
 from tsql.planner.logical.predicates import conjunction, conjuncts, never_null
-from tsql.planner.logical.tree import transform_down
-from tsql.planner.physical.null_assumptions import rely
-from tsql.planner.rules.push_filter_down import is_risky
+from tsql.planner.rules.framework import TOP_DOWN, rule
 
 
-def push_join_conditions(plan: Node) -> Node:
-    return transform_down(plan, _push)
-
-
-def _push(node: Node) -> Node:
-    if not isinstance(node, Join) or isinstance(node, Apply) or node.kind == "full" or node.condition is None:
+@rule(TOP_DOWN, about=(Join,))
+def push_join_conditions(node: Join) -> Node:
+    if isinstance(node, Apply) or node.kind == "full" or node.condition is None:
         return node
     left_names, right_names = set(node.left.schema.names), set(node.right.schema.names)
     left: list[Expr] = []

@@ -21,47 +21,38 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Column, substitute
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
+from tsql.planner.logical.failing import may_fail
 from tsql.planner.logical.nodes import Apply, Filter, Join, Node, Project
-from tsql.planner.logical.tree import shared, transform_down
-from tsql.planner.rules.push_filter_down import may_fail
+from tsql.planner.rules.framework import TOP_DOWN, Surroundings, rule
 
 
-def push_semi_join(plan: Node) -> Node:
-    several = shared(plan)
-
-    def change(node: Node) -> Node:
-        if (
-            not isinstance(node, Join)
-            or isinstance(node, Apply)
-            or node.kind not in ("semi", "anti")
-            or node.condition is None
-        ):
-            return node
-        below = node.left
-        if id(below) in several or may_fail(node.condition):
-            return node
-        used = {c for c in node.condition.columns() if c in below.schema}
-        match below:
-            case Filter() if not may_fail(below.predicate):
-                return below.with_inputs((replace(node, left=below.input),))
-            case Project():
-                columns = dict(below.columns)
-                if not all(isinstance(columns[c], Column) for c in used):
-                    return node
-                inner = {c: columns[c] for c in used}
-                taken = set(below.input.schema.names) & set(node.right.schema.names)
-                if taken:
-                    return node
-                return below.with_inputs(
-                    (replace(node, left=below.input, condition=substitute(node.condition, inner)),)
-                )
-            case Join() if not isinstance(below, Apply):
-                side = _side(below, used)
-                if side is not None and not _is_better_late(node, used):
-                    return replace(below, **{side: replace(node, left=getattr(below, side))})
+@rule(TOP_DOWN, about=(Join,))
+def push_semi_join(node: Join, around: Surroundings) -> Node:
+    if isinstance(node, Apply) or node.kind not in ("semi", "anti") or node.condition is None:
         return node
-
-    return transform_down(plan, change)
+    below = node.left
+    if id(below) in around.shared or may_fail(node.condition):
+        return node
+    used = {c for c in node.condition.columns() if c in below.schema}
+    match below:
+        case Filter() if not may_fail(below.predicate):
+            return below.with_inputs((replace(node, left=below.input),))
+        case Project():
+            columns = dict(below.columns)
+            if not all(isinstance(columns[c], Column) for c in used):
+                return node
+            inner = {c: columns[c] for c in used}
+            taken = set(below.input.schema.names) & set(node.right.schema.names)
+            if taken:
+                return node
+            return below.with_inputs((replace(node, left=below.input, condition=substitute(node.condition, inner)),))
+        case Join() if not isinstance(below, Apply):
+            side = _side(below, used)
+            if side is not None and not _is_better_late(node, used):
+                if side == "left":
+                    return replace(below, left=replace(node, left=below.left))
+                return replace(below, right=replace(node, left=below.right))
+    return node
 
 
 def _side(below: Join, used: set[str]) -> str | None:

@@ -19,27 +19,23 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Column
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.join_stats import equalities
+from tsql.planner.cost.stats import equalities
 from tsql.planner.logical.nodes import Aggregate, Apply, Filter, Join, Node, Project
 from tsql.planner.logical.predicates import JoinKey, conjunction
-from tsql.planner.logical.tree import shared, transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, Surroundings, rule
 
 
-def reduce_aggregate(plan: Node) -> Node:
-    kept = shared(plan)
-    return transform_up(plan, lambda node: _reduce(node, kept))
-
-
-def _reduce(node: Node, kept: set[int]) -> Node:
-    if not isinstance(node, Join) or isinstance(node, Apply):
+@rule(BOTTOM_UP, about=(Join,))
+def reduce_aggregate(node: Join, around: Surroundings) -> Node:
+    if isinstance(node, Apply):
         return node
     keys, _ = equalities(node)
     if node.kind in ("inner", "left", "single", "semi", "anti"):
-        reduced = _side(node.right, node.left, [k.turned() for k in keys], kept)
+        reduced = _side(node.right, node.left, [k.turned() for k in keys], around.shared)
         if reduced is not None:
             return replace(node, right=reduced)
     if node.kind == "inner":
-        reduced = _side(node.left, node.right, keys, kept)
+        reduced = _side(node.left, node.right, keys, around.shared)
         if reduced is not None:
             return replace(node, left=reduced)
     return node

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from tsql.planner.logical.facts import keys
 from tsql.planner.logical.nodes import Distinct, Join, Node
-from tsql.planner.logical.tree import transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 
-def remove_distinct(plan: Node) -> Node:
-    return transform_up(plan, _remove)
-
-
-def _remove(node: Node) -> Node:
+@rule(BOTTOM_UP, about=(Distinct, Join), needs=(Distinct,))
+def remove_distinct(node: Distinct | Join) -> Node:
     match node:
         case Distinct():
             on = set(node.schema.names if node.on is None else node.on)

@@ -9,6 +9,8 @@ on each other can be put in another order. It stays where a column that it hides
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from tsql.kernels.expr.nodes import Column
 from tsql.planner.logical.nodes import (
     Aggregate,
@@ -24,9 +26,12 @@ from tsql.planner.logical.nodes import (
     Sort,
 )
 from tsql.planner.logical.tree import nodes, shared, transform_up
+from tsql.planner.rules.framework import WHOLE, rule
 
 
+@rule(WHOLE, about=(Project,))
 def remove_trivial_project(plan: Node) -> Node:
+    """Whole: between joins, what may go depends on how far up columns are taken by their names."""
     return _between_joins(transform_up(plan, _remove))
 
 
@@ -34,7 +39,7 @@ def _remove(node: Node) -> Node:
     return node.input if _passes(node) and tuple(n for n, _ in node.columns) == node.input.schema.names else node
 
 
-def _passes(node: Node) -> bool:
+def _passes(node: Node) -> TypeGuard[Project]:
     return isinstance(node, Project) and all(isinstance(e, Column) and e.name == n for n, e in node.columns)
 
 

@@ -15,24 +15,14 @@ from tsql.kernels.expr.nodes import Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.facts import pairs_at_most_once
-from tsql.planner.logical.needed import needed_columns
 from tsql.planner.logical.nodes import Apply, Join, Node, Project
 from tsql.planner.logical.predicates import column
+from tsql.planner.rules.framework import TOP_DOWN, Surroundings, rule
 
 
-def remove_unused_join(plan: Node) -> Node:
-    return _visit(plan, needed_columns(plan), {})
-
-
-def _visit(node: Node, needed: dict[int, set[str]], done: dict[int, Node]) -> Node:
-    found = done.get(id(node))
-    if found is None:
-        if _is_unused(node, needed[id(node)]):
-            found = _padded(_visit(node.left, needed, done), node.schema)
-        else:
-            found = node.with_inputs(tuple([_visit(i, needed, done) for i in node.inputs]))
-        done[id(node)] = found
-    return found
+@rule(TOP_DOWN, about=(Join, AsofJoin))
+def remove_unused_join(node: Join | AsofJoin, around: Surroundings) -> Node:
+    return _padded(node.left, node.schema) if _is_unused(node, around.needed[id(node)]) else node
 
 
 def _padded(node: Node, schema: Schema) -> Node:
@@ -44,10 +34,10 @@ def _padded(node: Node, schema: Schema) -> Node:
     )
 
 
-def _is_unused(node: Node, needed: set[str]) -> bool:
+def _is_unused(node: Join | AsofJoin, needed: set[str]) -> bool:
     if isinstance(node, AsofJoin):
         return node.kind == "left" and not needed & set(node.right.schema.names)
-    if not isinstance(node, Join) or isinstance(node, Apply):
+    if isinstance(node, Apply):
         return False
     if node.kind == "mark":
         return node.mark not in needed

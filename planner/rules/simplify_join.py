@@ -15,22 +15,19 @@ from dataclasses import replace
 from tsql.planner.logical.facts import exactly_one, pairs_at_most_once
 from tsql.planner.logical.nodes import Apply, Join, Node, Project
 from tsql.planner.logical.predicates import TRUE, column
-from tsql.planner.logical.tree import transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 
-def simplify_join(plan: Node) -> Node:
-    return transform_up(plan, _simplify)
-
-
-def _simplify(node: Node) -> Node:
-    if not isinstance(node, Join) or isinstance(node, Apply):
+@rule(BOTTOM_UP, about=(Join,))
+def simplify_join(node: Join) -> Node:
+    if isinstance(node, Apply):
         return node
     if node.condition is None and node.kind in ("left", "single", "semi", "mark") and exactly_one(node.right):
         match node.kind:
             case "semi":
                 return node.left
             case "mark":
-                return Project(node.left, (*((f.name, column(f)) for f in node.left.schema), (node.mark, TRUE)))
+                return Project(node.left, (*((f.name, column(f)) for f in node.left.schema), (node.mark or "", TRUE)))
         return replace(node, kind="inner")
     if node.kind == "single" and pairs_at_most_once(node):
         return replace(node, kind="left")

@@ -16,22 +16,19 @@ from tsql.kernels.expr.nodes import Call
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.logical.nodes import Filter, Join, Node
 from tsql.planner.logical.predicates import conjunction, conjuncts
-from tsql.planner.logical.tree import transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 MAX_FILTERS = 32
 
 
-def split_conjunctions(plan: Node) -> Node:
-    return transform_up(plan, _split)
-
-
-def _split(node: Node) -> Node:
+@rule(BOTTOM_UP, about=(Filter, Join))
+def split_conjunctions(node: Filter | Join) -> Node:
     if isinstance(node, Join) and isinstance(node.condition, Call) and node.condition.name == "and":
         parts = conjuncts(node.condition)
         return (
             node if tuple(dict.fromkeys(parts)) == node.condition.args else replace(node, condition=conjunction(parts))
         )
-    if not isinstance(node, Filter):
+    if isinstance(node, Join):
         return node
     parts = conjuncts(node.predicate)
     if len(parts) == 1:
@@ -40,7 +37,7 @@ def _split(node: Node) -> Node:
         rest = parts[MAX_FILTERS - 1 :]
         parts = [
             *parts[: MAX_FILTERS - 1],
-            rest[0] if len(rest) == 1 else Call("and", tuple(rest), BOOLEAN, node.predicate.position),
+            rest[0] if len(rest) == 1 else Call("and", tuple(rest), BOOLEAN, getattr(node.predicate, "position", None)),
         ]
     result = node.input
     for part in parts:

@@ -9,20 +9,17 @@ that lies between two values of the column's type moves to the neighbour that ke
 from __future__ import annotations
 
 from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, InList, Literal, rewrite
-from tsql.kernels.expr.types import BOOLEAN, Type
+from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.failing import widening_unit
 from tsql.planner.logical.nodes import Filter, Join, Node
-from tsql.planner.logical.tree import map_expressions, transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-DAY_US = 86_400_000_000
 
 
-def unwrap_casts(plan: Node) -> Node:
-    return transform_up(plan, _node)
-
-
-def _node(node: Node) -> Node:
-    return map_expressions(node, lambda e: rewrite(e, _unwrap)) if isinstance(node, Filter | Join) else node
+@rule(BOTTOM_UP, about=(Filter, Join))
+def unwrap_casts(node: Filter | Join) -> Node:
+    return node.map_expressions(lambda e: rewrite(e, _unwrap))
 
 
 def _unwrap(expr: Expr) -> Expr:
@@ -31,34 +28,14 @@ def _unwrap(expr: Expr) -> Expr:
             return _compare(expr, MIRROR[op], cast, literal)
         case Call("<" | "<=" | ">" | ">=" | "=" | "<>" as op, (Cast() as cast, Literal() as literal)):
             return _compare(expr, op, cast, literal)
-        case InList(Cast() as cast, options) if all(isinstance(o, Literal) for o in options):
-            return _in_list(expr, cast, options)
+        case InList(Cast() as cast, options):
+            constants = tuple(o for o in options if isinstance(o, Literal))
+            return _in_list(expr, cast, constants) if len(constants) == len(options) else expr
     return expr
 
 
-def _unit(source: Type, target: Type) -> int | None:
-    """How many units of the target's stored form make one of the source's; None if the cast is not such a widening."""
-    if source.name == "DATE" and target.name in ("TIMESTAMP", "TIMESTAMPTZ"):
-        return DAY_US
-    if source.is_integer and target.is_integer:
-        wider = target.bounds[0] <= source.bounds[0] and source.bounds[1] <= target.bounds[1]
-        return 1 if wider else None
-    if (source.is_integer or source.is_decimal) and target.is_decimal:
-        factor = 10 ** (target.scale - source.scale) if target.scale >= source.scale else None
-        if factor is None:
-            return None
-        low, high = source.bounds
-        return factor if target.bounds[0] <= low * factor and high * factor <= target.bounds[1] else None
-    return None
-
-
-def is_widening(source: Type, target: Type) -> bool:
-    """Whether every value of the source has a value of the target: such a cast cannot fail."""
-    return source == target or source.name == "NULL" or _unit(source, target) is not None
-
-
 def _compare(expr: Call, op: str, cast: Cast, literal: Literal) -> Expr:
-    column, unit = cast.arg, _unit(cast.arg.type, cast.type)
+    column, unit = cast.arg, widening_unit(cast.arg.type, cast.type)
     if (
         unit is None
         or cast.safe
@@ -78,8 +55,8 @@ def _compare(expr: Call, op: str, cast: Cast, literal: Literal) -> Expr:
     return Call(op, (column, Literal(whole, column.type, literal.position)), BOOLEAN, expr.position)
 
 
-def _in_list(expr: InList, cast: Cast, options: tuple[Expr, ...]) -> Expr:
-    column, unit = cast.arg, _unit(cast.arg.type, cast.type)
+def _in_list(expr: InList, cast: Cast, options: tuple[Literal, ...]) -> Expr:
+    column, unit = cast.arg, widening_unit(cast.arg.type, cast.type)
     if unit is None or cast.safe or not isinstance(column, Column):
         return expr
     low, high = column.type.bounds

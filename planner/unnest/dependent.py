@@ -15,9 +15,19 @@ from dataclasses import dataclass, field
 from tsql.kernels.expr.nodes import Call, Column, Expr, Outer, substitute
 from tsql.kernels.expr.schema import Schema
 from tsql.planner.logical.nodes import Apply, Distinct, Filter, Join, Node, Project
-from tsql.planner.logical.predicates import EQUALITIES, call, column, conjunction, conjuncts, outers, resolve, same
-from tsql.planner.logical.tree import expressions, map_expressions, nodes
-from tsql.planner.physical.null_assumptions import rely
+from tsql.planner.logical.null_assumptions import rely
+from tsql.planner.logical.predicates import (
+    EQUALITIES,
+    all_of,
+    call,
+    column,
+    conjunction,
+    conjuncts,
+    outers,
+    resolve,
+    same,
+)
+from tsql.planner.logical.tree import nodes
 
 
 class NeedsDomain(Exception):
@@ -48,7 +58,7 @@ class Free:
     def of(self, node: Node) -> frozenset[str]:
         found = self._known.get(id(node))
         if found is None:
-            free = outers(*expressions(node))
+            free = outers(*node.expressions())
             if isinstance(node, Apply):
                 free |= self.of(node.left) | (self.of(node.right) - set(node.left.schema.names))
             else:
@@ -65,7 +75,7 @@ class Free:
             node = node.with_inputs((self.rename(node.left, renamed), self.rename(node.right, inner)))
         else:
             node = node.with_inputs(tuple(self.rename(i, renamed) for i in node.inputs))
-        return map_expressions(node, lambda e: resolve(e, renamed))
+        return node.map_expressions(lambda e: resolve(e, renamed))
 
 
 @dataclass(frozen=True)
@@ -197,8 +207,8 @@ class Binding:
                 filters.append(resolve(part, bound))
             elif equality.name == "=" and _nullable(equality.inner):
                 filters.append(call("is_not_null", equality.inner))
-        columns = [bound[n] for n in wanted]
-        assert all(isinstance(c, Column) for c in columns)
+        columns = [c for n in wanted if isinstance(c := bound[n], Column)]
+        assert len(columns) == len(wanted)
         return Dependent(
             where(d.plan, filters), tuple(same(self.outer(n), c) for n, c in zip(wanted, columns, strict=True))
         ), columns
@@ -226,7 +236,7 @@ def where(node: Node, parts: list[Expr]) -> Node:
         return node
     if isinstance(node, Join) and not isinstance(node, Apply) and node.kind == "inner":
         return Join("inner", node.left, node.right, conjunction((*conjuncts(node.condition), *parts)))
-    return Filter(node, conjunction(parts))
+    return Filter(node, all_of(parts))
 
 
 def _nullable(expr: Expr) -> bool:

@@ -19,6 +19,7 @@ from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.calls import map_call, map_keys
 from tsql.planner.logical.facts import at_most_one, not_null, pairs_at_most_once
 from tsql.planner.logical.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical.match import Match
@@ -37,10 +38,10 @@ from tsql.planner.logical.nodes import (
     Values,
     Window,
 )
-from tsql.planner.logical.predicates import call, column, conjunction, conjuncts, never_null, resolve, same
+from tsql.planner.logical.null_assumptions import note_existence, rely
+from tsql.planner.logical.predicates import all_of, call, column, conjunction, conjuncts, never_null, resolve, same
 from tsql.planner.logical.snapshot import SnapshotAggregate
-from tsql.planner.logical.tree import expressions, map_call, map_keys, nodes, transform_up
-from tsql.planner.physical.null_assumptions import note_existence, rely
+from tsql.planner.logical.tree import nodes, transform_up
 from tsql.planner.unnest.dependent import Binding, Dependent, Free, OuterNames, keep, where
 
 ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count", "entropy"}
@@ -141,7 +142,7 @@ class Pusher(Binding):
         parts = conjuncts(d.inline(node.predicate))
         own = [p for p in parts if not self._is_dependent(p)]
         risen = [p for p in parts if self._is_dependent(p)]
-        return replace(d, plan=Filter(d.plan, conjunction(own)) if own else d.plan, pending=(*d.pending, *risen))
+        return replace(d, plan=Filter(d.plan, all_of(own)) if own else d.plan, pending=(*d.pending, *risen))
 
     def _project(self, node: Project) -> Dependent:
         d = self.push(node.input)
@@ -185,6 +186,7 @@ class Pusher(Binding):
                 pending.append(part)
                 continue
             inner = equality.inner
+            assert isinstance(inner, Column)
             if inner.name not in named:
                 named[inner.name] = self.names.fresh(inner.name)
                 keys.append((named[inner.name], inner))
@@ -205,7 +207,8 @@ class Pusher(Binding):
 
     def _grouping_sets(self, node: Aggregate) -> Dependent:
         """The empty set has a row for every outer row too: those without input get theirs beside the groups."""
-        if () not in node.sets:
+        empty = (node.sets or ()).count(())
+        if not empty:
             return self.grouped(node)
         wanted = sorted(self.wanted(node))
         below, inputs = self.pin(self.push(node.input), wanted)
@@ -217,10 +220,10 @@ class Pusher(Binding):
         )
         constants: dict[str, Expr] = {n: Literal(None, e.type) for n, e in node.keys}
         constants |= {n: empty_value(c) for n, c in node.aggregates}
-        constants |= {groups[n].name: values[n] for n in wanted}
+        constants |= {c.name: values[n] for n in wanted if isinstance(c := groups[n], Column)}
         constants["grouping_id"] = Literal((1 << len(node.keys)) - 1, BIGINT)
         plan = d.plan
-        for _ in range(node.sets.count(())):
+        for _ in range(empty):
             plan = SetOperation(
                 "union", True, plan, Project(missing, tuple((n, constants[n]) for n in d.plan.schema.names))
             )
@@ -238,7 +241,7 @@ class Pusher(Binding):
     def _keys(self, d: Dependent) -> tuple[str, ...]:
         """The columns in the equalities of a settled relation."""
         found = (self.equality(p) for p in d.pending)
-        return tuple(dict.fromkeys(e.inner.name for e in found if e is not None))
+        return tuple(dict.fromkeys(e.inner.name for e in found if e is not None and isinstance(e.inner, Column)))
 
     def _sort(self, node: Sort) -> Dependent:
         d = self.push(node.input)
@@ -251,9 +254,8 @@ class Pusher(Binding):
 
     def _limit(self, node: Limit) -> Dependent:
         if node.count is not None and node.count.type.is_float:
-            raise PlanError(
-                "a subquery that names outer columns cannot have a LIMIT in percent", position=node.count.position
-            )
+            position = getattr(node.count, "position", None)
+            raise PlanError("a subquery that names outer columns cannot have a LIMIT in percent", position=position)
         below, order = self._unsorted(node.input)
         if not order and self._meets_domain(below):
             below, order = self._numbered(below)
@@ -284,13 +286,15 @@ class Pusher(Binding):
                     return node, ()
                 columns = list(node.columns)
                 passed = {e.name: n for n, e in reversed(columns) if isinstance(e, Column)}
+                renamed: list[SortKey] = []
                 for key in order:
-                    if key.expr.name not in passed:
-                        passed[key.expr.name] = self.names.fresh(key.expr.name)
-                        columns.append((passed[key.expr.name], key.expr))
-                return Project(below, tuple(columns)), tuple(
-                    replace(k, expr=replace(k.expr, name=passed[k.expr.name])) for k in order
-                )
+                    by = key.expr
+                    assert isinstance(by, Column)
+                    if by.name not in passed:
+                        passed[by.name] = self.names.fresh(by.name)
+                        columns.append((passed[by.name], by))
+                    renamed.append(replace(key, expr=replace(by, name=passed[by.name])))
+                return Project(below, tuple(columns)), tuple(renamed)
         return node, ()
 
     def _meets_domain(self, node: Node) -> bool:
@@ -308,7 +312,9 @@ class Pusher(Binding):
                 return node.with_inputs((below,)), order
             case Project():
                 below, order = self._numbered(node.input)
-                return Project(below, (*node.columns, *((k.expr.name, k.expr) for k in order))), order
+                return Project(
+                    below, (*node.columns, *((e.name, e) for k in order if isinstance(e := k.expr, Column)))
+                ), order
         if self.depends(node):
             return node, ()
         number = Column(self.names.fresh("row"), BIGINT, False)
@@ -334,9 +340,9 @@ class Pusher(Binding):
 
     def _snapshot(self, node: SnapshotAggregate) -> Dependent:
         """Rows of other outer rows are in other groups."""
-        d = self.settle(self.push(node.input), self.outers(*expressions(node)))
+        d = self.settle(self.push(node.input), self.outers(*node.expressions()))
         bound = self.bindings(d)
-        resolved = node.changed(lambda call: map_call(call, lambda e: resolve(e, bound)))
+        resolved = node.map_expressions(lambda e: resolve(e, bound))
         return replace(d, plan=replace(resolved, input=d.plan, keys=tuple(dict.fromkeys((*node.keys, *self._keys(d))))))
 
     def _match(self, node: Match) -> Dependent:
@@ -353,7 +359,8 @@ class Pusher(Binding):
             wanted = sorted(self.wanted(node))
             sides = [self.pin(side, wanted)[0] for side in sides]
         sides = [self.settle(side) for side in sides]
-        added = [[e.inner for e in map(self.equality, side.pending) if e is not None] for side in sides]
+        found = [[e.inner for e in map(self.equality, side.pending) if e is not None] for side in sides]
+        added = [[c for c in inner if isinstance(c, Column)] for inner in found]
         names = [self.names.fresh(c.name) for c in added[0]]
         plans = []
         for side, keys, part in zip(sides, added, node.inputs, strict=True):
@@ -401,7 +408,7 @@ class Pusher(Binding):
         """The bounds may name outer columns, which the input then has."""
         d = self.settle(self.push(node.input), self.outers(node.start, node.stop, node.step))
         bound = self.bindings(d)
-        return replace(d, plan=replace(node.map(lambda e: resolve(e, bound)), input=d.plan))
+        return replace(d, plan=replace(node.map_expressions(lambda e: resolve(e, bound)), input=d.plan))
 
     def _recursive(self, node: Recursive) -> Dependent:
         """All outer rows recurse together: their values are columns of the working table, by which each finds its own
@@ -447,7 +454,7 @@ class Pusher(Binding):
             return (
                 part
                 if d is None
-                else Project(Filter(d.plan, conjunction(resolve(p, outer) for p in d.pending)), keep(part.schema))
+                else Project(Filter(d.plan, all_of(resolve(p, outer) for p in d.pending)), keep(part.schema))
             )
 
         return transform_up(node, own) if self._working else node
@@ -492,7 +499,7 @@ class Pusher(Binding):
             pinned, in_right = self.pin(self.push(node.right), own)
             right, meet = pinned.plan, [same(in_left[wanted.index(n)], c) for n, c in zip(own, in_right, strict=True)]
         bound = dict(zip(wanted, in_left, strict=True))
-        changed = node.changed(lambda e: resolve(e, bound))
+        changed = node.map_expressions(lambda e: resolve(e, bound))
         condition = conjunction((*meet, *conjuncts(changed.condition)))
         return replace(left, plan=replace(changed, left=left.plan, right=right, condition=condition))
 
@@ -528,11 +535,12 @@ def two_valued(left: Node, right: Node, parts: list[Expr], node: Join) -> tuple[
 
     An equality stays one, for it is what a join can hash: the right side drops its NULLs, the left side is tested
     first."""
-    if node.condition is None:
+    if node.condition is None and node.mark is not None:
         note_existence(node.mark)
     used = {c for p in parts for c in p.columns()}
     inner, known = set(right.schema.names), not_null(left, used) | not_null(right, used)
-    changed, dropped = [], []
+    changed: list[Expr] = []
+    dropped: list[Expr] = []
     for part in parts:
         if rely(never_null(part, known), node.mark):
             changed.append(part)

@@ -14,11 +14,22 @@ from dataclasses import dataclass, replace
 
 from tsql.kernels.expr.nodes import Case, Column, Expr, Literal, Outer, substitute
 from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.failing import is_risky
 from tsql.planner.logical.generating import Series
 from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, Node, Project, Sort, Values
-from tsql.planner.logical.predicates import FALSE, TRUE, call, column, conjunction, conjuncts, outers, resolve, same
+from tsql.planner.logical.predicates import (
+    FALSE,
+    TRUE,
+    all_of,
+    call,
+    column,
+    conjunction,
+    conjuncts,
+    outers,
+    resolve,
+    same,
+)
 from tsql.planner.logical.tree import nodes, shared, transform_down
-from tsql.planner.rules.push_filter_down import is_risky
 from tsql.planner.unnest.dependent import Free, NeedsDomain, OuterNames, keep
 from tsql.planner.unnest.push_dependent import Pusher, or_empty, two_valued
 
@@ -59,8 +70,8 @@ def _filter_first(node: Node, several: set[int]) -> Node:
     if not lower:
         return node
     rest = [p for p in parts if p not in lower]
-    below = replace(apply, left=Filter(apply.left, conjunction(lower)))
-    return Filter(below, conjunction(rest)) if rest else below
+    below = replace(apply, left=Filter(apply.left, all_of(lower)))
+    return Filter(below, all_of(rest)) if rest else below
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,7 @@ class Unnester:
         match node:
             case Series():
                 below = self._beside(node.input, outer, bound)
-                return replace(node.map(lambda e: resolve(e, columns)), input=below)
+                return replace(node.map_expressions(lambda e: resolve(e, columns)), input=below)
             case Filter():
                 return Filter(self._beside(node.input, outer, bound), resolve(node.predicate, columns))
             case Project():
@@ -246,9 +257,10 @@ class Unnester:
         below = self._compute(node.left, outer, pusher)
         carried = {n: (self.names.fresh(n), e) for n, e in below.values.items()}
         left = Project(below.plan, (*keep(below.plan.schema), *carried.values()))
-        columns: dict[str, Expr] = {n: column(left.schema[name]) for n, (name, _) in carried.items()}
+        own = {n: column(left.schema[name]) for n, (name, _) in carried.items()}
+        columns: dict[str, Expr] = {**own}
         right = (
-            self.free.rename(node.right, {n: Outer(c.name, c.dtype, c.nullable) for n, c in columns.items()})
+            self.free.rename(node.right, {n: Outer(c.name, c.dtype, c.nullable) for n, c in own.items()})
             if isinstance(node, Apply)
             else node.right
         )
@@ -258,7 +270,7 @@ class Unnester:
         inner = {**columns, **{n: column(f) for n, f in zip(node.right.schema.names, right.schema, strict=True)}}
         condition = None if node.condition is None else substitute(pusher.columns(node.condition), inner)
         mark = self.names.fresh(node.mark) if node.mark is not None else None
-        if node.mark is not None:
+        if node.mark is not None and mark is not None:
             columns[node.mark] = Column(mark, BOOLEAN)
         # Outer columns of the enclosing Apply are now columns of the left side, so the right side depends on that.
         return Computed(Apply(node.kind, left, right, condition, mark), columns)
@@ -286,7 +298,7 @@ class Unnester:
                 absent = FALSE if exists is None else call("not", same(exists, TRUE))
                 return Project(Filter(right.plan, absent), left)
         there, test = conjunction(right.exists), test or TRUE
-        return Project(right.plan, (*left, (node.mark, test if there is None else Case(((there, test),), FALSE))))
+        return Project(right.plan, (*left, (node.mark or "", test if there is None else Case(((there, test),), FALSE))))
 
 
 def _is_beside(node: Node) -> bool:

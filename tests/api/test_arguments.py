@@ -200,6 +200,11 @@ def test_a_python_variable_is_no_table(db: Any) -> None:
         assert 'db.register("elsewhere", elsewhere)' in caught.value.hint and caught.value.position == 31
     db.register("df", df)
     assert db.sql("SELECT sum(a) FROM df").fetchall() == [(3,)]
+    db.execute("PREPARE total AS SELECT sum(a) FROM df")
+    db.unregister("df")
+    with pytest.raises(BindError) as caught:
+        db.sql("EXECUTE total")
+    assert 'db.register("df", df)' in caught.value.hint
 
 
 def test_other_names_get_no_such_hint(db: Any) -> None:

@@ -17,7 +17,7 @@ from tsql.kernels.expr.types import BIGINT, HUGEINT
 from tsql.kernels.operators.aggregate import groups as aggregate
 from tsql.kernels.operators.aggregate.groups import DENSE_GROUPS
 from tsql.loaded import LoadedPlan
-from tsql.planner.cost import estimate
+from tsql.planner.physical.operators import aggregate as aggregate_step
 
 LARGEST = 1 << 18
 """In the place of LARGEST_DENSE, which takes seconds to fill."""
@@ -42,8 +42,8 @@ def kinds(db: Any, sql: str) -> set[str]:
     """How the aggregates of a query are computed."""
     return {
         word
-        for line in db.sql(sql).explain("pipelines").splitlines()
-        if line.strip().startswith("aggregate")
+        for line in db.sql(sql).explain("kir").splitlines()
+        if line.startswith("#") and line.strip("# ").startswith("aggregate")
         for word in ("dense", "hash")
         if f" {word} " in line
     }
@@ -71,7 +71,7 @@ def test_around_the_size_that_is_always_dense(keys: int, nulls: bool) -> None:
 )
 def test_around_the_largest_size(keys: int, nulls: bool, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aggregate, "LARGEST_DENSE", LARGEST)
-    monkeypatch.setattr(estimate, "LARGEST_DENSE", LARGEST)
+    monkeypatch.setattr(aggregate_step, "LARGEST_DENSE", LARGEST)
     db, duck = make(LARGEST + 100_000, keys, nulls)
     with db, duck:
         sql = f"SELECT {HINTS[1]} k, count(*) AS n, sum(x) AS s FROM t GROUP BY k"
@@ -170,8 +170,8 @@ def test_a_plan_that_was_kept_makes_the_same_tables(hint: str) -> None:
     with db, duck:
         relation = db.sql(f"SELECT {hint} k, count(*) AS n FROM t GROUP BY k")
         kept = LoadedPlan(relation.plan()).run(db)
-        assert kept.explain("pipelines") == relation.explain("pipelines")
-        assert " dense " in kept.explain("pipelines")
+        assert kept.explain("kir") == relation.explain("kir")
+        assert " dense " in kept.explain("kir")
 
 
 @pytest.mark.parametrize("keys", ["a, c, b", "b, c, a", "c, a, b", "c, b, b2", "a, b"])
@@ -184,7 +184,7 @@ def test_room_between_groups_is_small(keys: str) -> None:
                 "b2, (range * 7 % 256)::SMALLINT AS c FROM range(60000)"
             )
         sql = f"SELECT {keys}, count(*) AS n FROM t GROUP BY ALL"
-        possible = int(db.sql(sql).explain("pipelines").split(" groups possible")[0].rsplit("(", 1)[1])
+        possible = int(db.sql(sql).explain("kir").split(" groups possible")[0].rsplit("(", 1)[1])
         values = math.prod({"a": 8, "b": 2, "b2": 2, "c": 256}[key] for key in keys.split(", "))
         assert values <= possible <= values * 1.1
         assert sorted(db.sql(sql).fetchall()) == sorted(duck.sql(sql).fetchall())

@@ -54,7 +54,7 @@ def hop(engines: Any, keys: str, size: int, slide: int, calls: str = CALLS) -> t
 
 def check(engines: Any, ours: str, theirs: str, order: str) -> None:
     db, duck = engines
-    assert "over groups of" in db.sql(ours).explain("pipelines")
+    assert "over groups of" in db.sql(ours).explain("kir")
     assert (
         db.sql(f"SELECT * FROM ({ours}) ORDER BY {order}").fetchall()
         == duck.sql(f"SELECT * FROM ({theirs}) ORDER BY {order}").fetchall()
@@ -89,7 +89,7 @@ def test_threads_and_runs(threads: int) -> None:
         for engine in (db, duck):
             engine.execute(TABLE)
         ours, theirs = hop((db, duck), "k", 5, 1)
-        assert "over groups of" in db.sql(ours).explain("pipelines")
+        assert "over groups of" in db.sql(ours).explain("kir")
         prepared = f"SELECT * FROM ({ours}) ORDER BY k, w"
         for _ in range(2):
             assert db.sql(prepared).fetchall() == duck.sql(f"SELECT * FROM ({theirs}) ORDER BY k, w").fetchall()
@@ -137,7 +137,7 @@ def test_more_windows_than_rows() -> None:
                 "range % 2)::BIGINT AS k FROM range(20000)"
             )
         ours, theirs = hop((db, duck), "k", 1000, 1, "count(*) AS n")
-        assert "over groups of" in db.sql(ours).explain("pipelines")
+        assert "over groups of" in db.sql(ours).explain("kir")
         total = "SELECT sum(k) AS total, count(*) AS windows FROM ({})"
         assert db.sql(total.format(ours)).fetchall() == duck.sql(total.format(theirs)).fetchall()
 
@@ -182,7 +182,7 @@ def test_arrays_stay_until_all_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         assert "scope=local shards=1" in plan
         kept = LoadedPlan(plan).run(db)
-        assert "over groups of" in kept.explain("pipelines")
+        assert "over groups of" in kept.explain("kir")
         windows = "SELECT make_timestamp(range * 1000000) AS w FROM range(-3, 601)"
         theirs = (
             f"SELECT k, w, count(*) AS n FROM t JOIN ({windows}) ON ts >= w AND ts < w + INTERVAL '3 seconds' "

@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.backends.local.steps import hash_join as joins
+from tsql.backends.local.join import tables as joins
 
 KEYS = {"dense": lambda n: n, "near": lambda n: n * 37 - 1000, "far": lambda n: n * 6_700_417_000_003 % (2**61)}
 QUERIES = {

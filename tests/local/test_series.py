@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.patience import PATIENCE_SECONDS, wait_until
-from tsql.backends.local.steps.hash_join import JoinRunner
+from tsql.backends.local.join.tables import JoinTables
 from tsql.kernels.expr.errors import ExecutionError
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n % 1000 + 1 FROM r) SELECT count(*) FROM r"
@@ -97,9 +97,9 @@ def test_invariant_joins_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None
     db = tsql.connect(threads=2)
     db.execute("CREATE TABLE e AS SELECT range AS s, range + 1000 AS d FROM range(300000)")
     built = []
-    build = JoinRunner._built
+    build = JoinTables.built
     monkeypatch.setattr(
-        JoinRunner, "_built", lambda self, *args, **kwargs: (built.append(1), build(self, *args, **kwargs))[1]
+        JoinTables, "built", lambda self, *args, **kwargs: (built.append(1), build(self, *args, **kwargs))[1]
     )
     assert db.sql(
         "WITH RECURSIVE r(n) AS (SELECT 0 UNION SELECT d FROM r JOIN e ON n = s) SELECT count(*), max(n) FROM r"

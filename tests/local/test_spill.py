@@ -21,7 +21,7 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tsql.backends.local.run import host
-from tsql.backends.local.run.runner import PipelineRunner
+from tsql.backends.local.run.pipelines import Pipelines
 from tsql.backends.local.spill import spill
 from tsql.kernels.expr.errors import CancelledError, ExecutionError, OutOfMemoryError
 
@@ -409,9 +409,9 @@ def test_cancellation_while_spilling(
 
 def test_workers_that_have_no_room_together_go_one_by_one(large: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """What two workers cannot partition for lack of memory is partitioned by one."""
-    run, failed = PipelineRunner._run, []
+    run, failed = Pipelines.run, []
 
-    def once(self: PipelineRunner, step: Any, role: str, *rest: Any, **more: Any) -> Any:
+    def once(self: Pipelines, step: Any, role: str, *rest: Any, **more: Any) -> Any:
         if role.startswith("partition") and not failed:
             failed.append(role)
             raise OutOfMemoryError("no room")
@@ -420,7 +420,7 @@ def test_workers_that_have_no_room_together_go_one_by_one(large: pa.Table, monke
     with empty_duckdb() as oracle:
         oracle.register("t", large)
         expected = oracle.sql(LARGE["distinct"]).fetchall()
-    monkeypatch.setattr(PipelineRunner, "_run", once)
+    monkeypatch.setattr(Pipelines, "run", once)
     with tsql.connect(threads=2, memory_limit=LIMIT // 3) as db:
         db.register("t", large)
         assert db.sql(LARGE["distinct"]).fetchall() == expected

@@ -42,7 +42,7 @@ def engines() -> Iterator[tuple[Any, Any]]:
 
 def check(engines: tuple[Any, Any], sql: str, waits: bool = True) -> None:
     db, duck = engines
-    assert ("fetched ahead" in db.sql(sql).explain("pipelines")) == waits
+    assert ("fetched ahead" in db.sql(sql).explain("kir")) == waits
     assert db.sql(sql).fetchall() == duck.sql(sql).fetchall()
 
 
@@ -85,7 +85,7 @@ def test_configurations(engines: tuple[Any, Any], settings: dict[str, Any]) -> N
     with tsql.connect(threads=2, **settings) as db:
         db.register("rows", engines[0].sql("FROM few").arrow())
         db.execute("CREATE TABLE few AS FROM rows")
-        assert "fetched ahead" in db.sql(sql).explain("pipelines")
+        assert "fetched ahead" in db.sql(sql).explain("kir")
         assert db.sql(sql).fetchall() == engines[1].sql(sql).fetchall()
 
 

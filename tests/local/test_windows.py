@@ -18,8 +18,8 @@ from tests.duck import empty_duckdb
 from tests.local.test_spill import SPILLED, random_table, rows_of
 from tsql.backends.local.run import host
 from tsql.backends.local.sort import sorting
-from tsql.backends.local.spill.windows import SortedBlocks, SpillingWindowRunner
-from tsql.backends.local.steps.window import SpreadWindow
+from tsql.backends.local.sort.window_data import SpreadWindow
+from tsql.backends.local.spill.windows import SortedBlocks, WindowJobs
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
 
 pytestmark = pytest.mark.usefixtures("settled")
@@ -231,11 +231,9 @@ def test_a_directory_that_cannot_be_written(window: str, large: pa.Table, tmp_pa
 
 def test_partitions_are_split_again(large: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     levels: list[int] = []
-    placed = SpillingWindowRunner._placed
-    monkeypatch.setattr(
-        SpillingWindowRunner, "_placed", lambda self, *given: (levels.append(given[3]), placed(self, *given))[1]
-    )
-    monkeypatch.setattr(SpillingWindowRunner, "_window_partitions", lambda self, bytes, share: 2)
+    placed = WindowJobs._placed
+    monkeypatch.setattr(WindowJobs, "_placed", lambda self, *given: (levels.append(given[3]), placed(self, *given))[1])
+    monkeypatch.setattr(WindowJobs, "_window_partitions", lambda self, bytes, share: 2)
     sql = "SELECT count(*) FROM (SELECT s, row_number() OVER (PARTITION BY k ORDER BY t) AS r FROM large) WHERE r = 1"
     with tsql.connect(threads=2, memory_limit=LIMIT) as db:
         db.register("large", large)

@@ -14,6 +14,7 @@ from tsql.kernels.expr.nodes import Column, Expr, Outer, SortKey, rewrite
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import parse_type
 from tsql.planner.bind.binder import parse_aggregate, parse_expression
+from tsql.planner.logical.calls import map_call
 from tsql.planner.logical.nodes import (
     Aggregate,
     Apply,
@@ -30,8 +31,8 @@ from tsql.planner.logical.nodes import (
     Sort,
     Values,
 )
-from tsql.planner.logical.tree import map_call
-from tsql.planner.physical.planfile import split, unplaced
+from tsql.planner.physical.line import unplaced
+from tsql.planner.physical.text import split
 
 _JOIN = re.compile(r"(apply )?(inner|left|full|semi|anti|mark|single) join(?: on (.*)| (\w+)=(.*))?$")
 _OUTER = re.compile(r"\bouter\.(\w+)")

@@ -7,8 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.local.run.executor import Executor, Kernels
+from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.host import Chunk, result_array
+from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.local.run.repeat import to_batch
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.schema import Schema
@@ -32,7 +33,7 @@ def rows_of(chunks: list[Chunk], schema: Schema) -> list[Row]:
 
 def shards_of(plan: PhysicalPlan, step: Step, settings: Any, interpret: bool) -> list[list[Row]]:
     """The rows of a step of a plan, by shard."""
-    executor = Executor(Run(settings=settings), Kernels(), interpret)
+    executor = Execution(Run(settings=settings), Kernels(), interpret)
     try:
         return [rows_of(chunks, step.schema) for chunks in executor.collected(step, plan.shards).data.chunks]
     finally:

@@ -7,8 +7,8 @@ from tsql.kernels.expr.nodes import Literal
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT
 from tsql.planner.choose.enumerate import Enumerator
-from tsql.planner.cost.estimate import Estimator
 from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.operators.values import Values
 
 FIELDS = Schema((Field("n", BIGINT, False),))

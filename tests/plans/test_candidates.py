@@ -15,9 +15,10 @@ from tests.plans.queries import QUERIES
 from tsql.analyze.statements import analyze
 from tsql.backends import Settings
 from tsql.kernels.expr.errors import CatalogError, PlanError
-from tsql.planner.cost.candidates import Candidate, candidates, listing
+from tsql.planner.candidates import Candidate, candidates, listing
 from tsql.planner.cost.constants import DEFAULT
-from tsql.planner.cost.estimate import Cost, Estimator, seen, size
+from tsql.planner.physical.estimate import Cost, seen, size
+from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.planfile import parse_plan
 
 

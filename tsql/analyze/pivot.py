@@ -24,7 +24,7 @@ from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import coerce
 from tsql.planner.logical import nodes as logical
-from tsql.planner.logical.tree import expressions, nodes
+from tsql.planner.logical.tree import nodes
 
 if TYPE_CHECKING:
     from tsql.analyze.query import QueryAnalyzer
@@ -174,7 +174,7 @@ class Pivots:
         if any(
             isinstance(part, Parameter)
             for node in nodes(relation.plan)
-            for expr in expressions(node)
+            for expr in node.expressions()
             for part in expr.walk()
         ):
             raise self.queries.error("PIVOT over a query with parameters needs its values: ON column IN (..)", target)

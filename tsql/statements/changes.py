@@ -1,5 +1,5 @@
-"""Carries out statements that change the catalog, each as one step that happens or does not; `Session` calls
-`perform`."""
+"""Carries out statements that change the catalog, each as one step that happens or does not;
+`tsql/statements/perform.py` calls `perform`."""
 
 from __future__ import annotations
 

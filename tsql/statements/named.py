@@ -1,7 +1,8 @@
 """PREPARE, EXECUTE and DEALLOCATE: statements that a session keeps by name, with parameters that EXECUTE gives values
 to.
 
-The parser's nodes and what `tsql/analyze/statements.py` makes of them are here; `Session` keeps a `NamedStatements`."""
+The parser's nodes and what `tsql/analyze/statements.py` makes of them are here; `ScriptRunner` keeps a
+`NamedStatements`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ signed here."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -116,7 +115,9 @@ def _errors(pass_: _Reader) -> Iterator[tuple[Any, ...]]:
     with pass_.raw_rows() as rows:
         if format.header:
             next(rows, None)
-        for row, following in itertools.pairwise(itertools.chain(rows, [None])):
+        following = next(rows, None)
+        while following is not None:
+            row, following = following, next(rows, None)
             if row_number + 1 >= pass_.done_rows and not pass_.finished:
                 return  # nobody has asked for more rows
             raw = row.text.rstrip("\r\n")

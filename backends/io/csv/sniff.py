@@ -206,13 +206,13 @@ def type_of(values: list[str], options: Mapping[str, Any]) -> tuple[Type, TextFo
     """The type of a column with these values (NULLs left out), and how they are written."""
     if opt.flag(options, "all_varchar"):
         return VARCHAR, ISO
-    for option, kind in (("dateformat", "DATE"), ("timestampformat", "TIMESTAMP")):
+    for option, written in (("dateformat", "DATE"), ("timestampformat", "TIMESTAMP")):
         stated = opt.text(options, option)
         if stated is not None and values:
             format = TextFormat(strptime=stated)
-            read = parser(opt.one_type(option, kind), format)
+            read = parser(opt.one_type(option, written), format)
             if all(read(value) is not None for value in values):
-                return opt.one_type(option, kind), format
+                return opt.one_type(option, written), format
     numbers = number_format(options)
     if numbers.thousands:
         kind, _ = detect(_numbers(values, numbers))

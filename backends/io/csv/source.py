@@ -71,13 +71,13 @@ class CsvSource:
         return [Split(order, path, None, None) for order, path in enumerate(self.paths)]
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        format = self._format(split.path)
+        format = self._format(split.file)
         if format.empty and not format.header:
             return  # a header may have got rows since it was looked at
         positions = _positions(format)
         present = [name for name in columns if name.lower() in positions]
-        with reading(split.path, "a CSV file"):
-            for batch in _Reader(self, split.path, format, tuple(present)).batches():
+        with reading(split.file, "a CSV file"):
+            for batch in _Reader(self, split.file, format, tuple(present)).batches():
                 arrays = {name: batch.column(i) for i, name in enumerate(present)}
                 missing = (
                     pa.nulls(batch.num_rows, self.schema[name].type.to_arrow())
@@ -139,6 +139,10 @@ class CsvSource:
 
 def _positions(format: CsvFormat) -> dict[str, int]:
     return {name.lower(): i for i, name in enumerate(format.names)}
+
+
+def _nothing() -> None:
+    """Tell of nothing."""
 
 
 class _Reader:
@@ -324,7 +328,9 @@ class _Reader:
             index = int(name[1:])
             kind, format = self.kind(index), self.format.formats[index]
             if careful or array.type != kind.to_arrow():
-                array, wrong = convert_column(array, kind, format, partial(self.source.lost.add, names.get(index)))
+                # Where every column is read to find bad rows, those that nobody asked for tell of nothing.
+                lost = partial(self.source.lost.add, names[index]) if index in names else _nothing
+                array, wrong = convert_column(array, kind, format, lost)
                 if wrong is not None:
                     if not self.source.ignore_errors:
                         raise self._bad_value(index, kind, format)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,17 +58,17 @@ class Footer:
     raw: bytes
 
     @cached_property
-    def first_chunks(self) -> list[ColumnChunk | None]:
+    def first_chunks(self) -> Sequence[ColumnChunk | None]:
         """The chunks of the first row group, one per column (None for nested ones); empty where there is no row
         group."""
         return next(iter(self._read_chunks(1)), [])
 
     @cached_property
-    def chunks(self) -> list[list[ColumnChunk | None]]:
+    def chunks(self) -> Sequence[Sequence[ColumnChunk | None]]:
         """The chunks of all row groups. Read on demand: this takes some milliseconds for a large footer."""
         return self._read_chunks(None)
 
-    def _read_chunks(self, limit: int | None) -> list[list[ColumnChunk | None]]:
+    def _read_chunks(self, limit: int | None) -> Sequence[Sequence[ColumnChunk | None]]:
         try:
             groups = _chunks(self.raw, limit)
         except (IndexError, KeyError, TypeError, ValueError, struct.error):
@@ -220,7 +221,8 @@ def _is_decimal(values: dict[int, Any]) -> bool:
 
 def _fields(data: bytes, at: int) -> tuple[list[tuple[int, int, Any, bytes]], int]:
     """(field id, type, value, its bytes) of each field of a struct, and the offset after it."""
-    found, number = [], 0
+    found: list[tuple[int, int, Any, bytes]] = []
+    number = 0
     while True:
         number, kind, at = thrift.field(data, at, number)
         if kind == thrift.STOP:

@@ -1,4 +1,5 @@
-"""Constants in their stored form to Arrow arrays, for VALUES and for arguments of host functions."""
+"""Constants in their stored form to Arrow arrays, for VALUES and for arguments of host functions; and the
+values of LIMIT and OFFSET."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tsql.kernels.expr.constant import evaluate_with
 from tsql.kernels.expr.errors import ExecutionError
+from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import INTERVAL_RANGE, Type
 
 
@@ -35,3 +38,13 @@ def _validity(values: list[Any]) -> pa.Buffer | None:
     if all(v is not None for v in values):
         return None
     return pa.array([v is not None for v in values], pa.bool_()).buffers()[1]
+
+
+def row_count(expr: Expr | None, parameters: dict[str, Any]) -> Any:
+    """The value of a LIMIT or OFFSET."""
+    if expr is None:
+        return None
+    value = evaluate_with(expr, parameters)
+    if value is not None and value < 0:
+        raise ExecutionError("LIMIT and OFFSET cannot be negative", position=getattr(expr, "position", None))
+    return value

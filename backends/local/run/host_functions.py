@@ -6,9 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tsql.backends.local.run import host_calls as hostcalls
+from tsql.backends import Run
+from tsql.backends.local.run import host_calls
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import library_chunk
-from tsql.backends.local.run.runner import Flow, PipelineRunner
+from tsql.backends.local.run.rows import Rows
 from tsql.backends.local.spill.spill import AnyChunk
 from tsql.kernels.expr.nodes import Call, Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
@@ -17,34 +19,37 @@ from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.step import Step
 
 
-class HostFunctionRunner(PipelineRunner):
+class HostFunctions:
     """Takes host functions out of expressions before kernels see them."""
 
-    def _host_calls(self, step: Step, flow: Flow, expressions: tuple[Expr, ...]) -> tuple[Flow, tuple[Expr, ...]]:
+    def __init__(self, rows: Rows, run: Run):
+        self.rows, self.run = rows, run
+
+    def calls(self, step: Step, flow: Flow, expressions: tuple[Expr, ...]) -> tuple[Flow, tuple[Expr, ...]]:
         """Compute host functions batch by batch; the expressions come back with columns in their place."""
-        while calls := hostcalls.innermost(expressions):
+        while calls := host_calls.innermost(expressions):
             names = {call: f"#host{len(flow.schema)}_{i}" for i, call in enumerate(calls)}
-            flow = self._host_columns(step, flow, names)
-            expressions = tuple(hostcalls.replace_calls(e, names) for e in expressions)
+            flow = self._columns(step, flow, names)
+            expressions = tuple(host_calls.replace_calls(e, names) for e in expressions)
         return flow, expressions
 
-    def _host_columns(self, step: Step, flow: Flow, names: dict[Call, str]) -> Flow:
+    def _columns(self, step: Step, flow: Flow, names: dict[Call, str]) -> Flow:
         columns = columns_of(flow.schema)
-        arguments, places = hostcalls.arguments(list(names))
+        arguments, places = host_calls.arguments(list(names))
         extra = tuple(OutputColumn(f"#argument{i}", e, True, True) for i, e in enumerate(arguments))
-        lists = self._collect(step, flow, (*columns, *extra), f"arguments {len(flow.schema)}")
+        lists = self.rows.collect(step, flow, (*columns, *extra), f"arguments {len(flow.schema)}")
         added = tuple(OutputColumn(n, Column(n, call.type)) for call, n in names.items())
-        store = self.spill.store(f"{step.name} results")
+        store = self.rows.spill.store(f"{step.name} results")
 
         def computed(chunk: AnyChunk) -> AnyChunk:
             self.run.check()
             arrays = chunk.arrays
             values = arrays[len(columns) :]
             results = [
-                hostcalls.compute(call, places[i], values, chunk.rows, self.run.parameters)
+                host_calls.compute(call, places[i], values, chunk.rows, self.run.parameters)
                 for i, call in enumerate(names)
             ]
-            made = library_chunk(chunk.order, results, chunk.rows, self.shared)
+            made = library_chunk(chunk.order, results, chunk.rows, self.rows.shared)
             made.arrays, made.bytes = arrays[: len(columns)] + results, made.bytes + chunk.bytes
             return store.keep([made])[0]
 
@@ -52,16 +57,16 @@ class HostFunctionRunner(PipelineRunner):
             for number, chunk in enumerate(chunks):
                 chunks[number] = computed(chunk)
         fields = Schema((*flow.schema.fields, *(Field(c.name, c.type) for c in added)))
-        result = self._chunk_flow((*columns, *added), lists, flow)
+        result = self.rows.chunk_flow((*columns, *added), lists, flow)
         result.schema = fields
         return result
 
-    def _host_arguments(self, step: Aggregate, flow: Flow) -> tuple[Flow, Any, Any]:
+    def arguments(self, step: Aggregate, flow: Flow) -> tuple[Flow, Any, Any]:
         """An aggregate's keys and arguments without host functions."""
         expressions = [e for _, e in step.by]
         for _, call in step.calls:
             expressions += call.expressions()
-        flow, rewritten = self._host_calls(step, flow, tuple(expressions))
+        flow, rewritten = self.calls(step, flow, tuple(expressions))
         if all(a is b for a, b in zip(expressions, rewritten, strict=True)):
             return flow, step.by, step.calls
         left = list(rewritten)

@@ -30,7 +30,8 @@ from tsql.kernels.operators.project import Project
 from tsql.planner.physical.step import Step
 
 if TYPE_CHECKING:
-    from tsql.backends.local.run.runner import Flow, PipelineRunner
+    from tsql.backends.local.run.flow import Flow
+    from tsql.backends.local.run.pipelines import Pipelines
 
 MOST_STAGES = 1
 """Operators beyond these share the last one. With more, a column is decoded for the rows that the column before it
@@ -121,14 +122,14 @@ class Chooser:
 
     def choose(self, reader: Any, rows: int) -> int:
         """Decide a batch: how many rows pass. Their numbers are in `rows`."""
-        stage, runner = self.stage, self.late.runner
+        stage, pipelines = self.stage, self.late.pipelines
         source = self.late.source_of(stage.columns, reader, stage.columns)
         if source is not self.source:
             pipeline, self.code = self.late.chooser_kernel(self.number, source)
             self.source = source
             if self.context is None or self.context.program is not self.code.program:
                 self.close()
-                self.context = runner._context(pipeline, self.code, None, self.shard)
+                self.context = pipelines.states.context(pipeline, self.code, None, self.shard)
         if len(self.rows) <= rows:
             self.rows = np.empty(rows + 1, np.int32)
         ctypes.c_uint64.from_address(self.context.state_address).value = self.rows.ctypes.data
@@ -140,7 +141,7 @@ class Chooser:
 
     def close(self) -> None:
         if self.context is not None:
-            self.late.runner._close(self.context)
+            self.late.pipelines.states.close(self.context)
 
 
 class LateData(Dataset):
@@ -148,8 +149,8 @@ class LateData(Dataset):
 
     positioned = True
 
-    def __init__(self, runner: PipelineRunner, step: Step, role: str, flow: Flow, stages: list[DecodingStage]):
-        self.runner, self.step, self.role, self.flow, self.stages = runner, step, role, flow, stages
+    def __init__(self, pipelines: Pipelines, step: Step, role: str, flow: Flow, stages: list[DecodingStage]):
+        self.pipelines, self.step, self.role, self.flow, self.stages = pipelines, step, role, flow, stages
         self.data: SourceData = flow.data
         self.shards, self.rows = self.data.shards, self.data.rows
         self.used: tuple[str, ...] = ()
@@ -174,13 +175,13 @@ class LateData(Dataset):
 
     def chooser_kernel(self, number: int, source: ColumnarScan) -> Any:
         flow = replace(self.flow, operators=self.stages[number].operators)
-        return self.runner._kernel(self.step, f"{self.role} stage {number + 1}".strip(), flow, source, Choose)
+        return self.pipelines.finder.find(self.step, f"{self.role} stage {number + 1}".strip(), flow, source, Choose)
 
     def prepare(self, left: Flow, make: Callable[[], Sink]) -> None:
         """Make the kernels as they will most likely be, and learn which columns the pipeline reads."""
         for number, stage in enumerate(self.stages):
             self.chooser_kernel(number, self._source(tuple(self._likely(name) for name in stage.columns)))
-        pipeline, _ = self.runner._kernel(self.step, self.role, left, self.empty_source(), make)
+        pipeline, _ = self.pipelines.finder.find(self.step, self.role, left, self.empty_source(), make)
         self.used = tuple(name for name in self.data.columns if name in pipeline.source.used)
 
     def feed(self, shard: int) -> Iterator[Part]:
@@ -249,14 +250,14 @@ def _composed(first: Selection, second: Selection) -> Selection:
     return Selection(rows)
 
 
-def read_late(runner: PipelineRunner, step: Step, role: str, flow: Flow, make: Callable[[], Sink]) -> Flow:
+def read_late(pipelines: Pipelines, step: Step, role: str, flow: Flow, make: Callable[[], Sink]) -> Flow:
     """The flow with its scan read by lanes, and late if its plan says so, if its source can do that; otherwise the flow
     as it is."""
     data = flow.data
     if not isinstance(data, SourceData) or not hasattr(getattr(data, "source", None), "open_lanes") or data.batch_rows:
         return flow
     stages, left = split_operators(flow.operators, data.columns) if data.late else ([], flow.operators)
-    late = LateData(runner, step, role, flow, stages)
+    late = LateData(pipelines, step, role, flow, stages)
     found = replace(flow, data=late, operators=left)
     late.prepare(found, make)
     return found

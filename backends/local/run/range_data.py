@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from tsql.backends.local.run.dataset import Dataset, Part
 from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.expr.errors import ExecutionError
-from tsql.planner.physical.operators.scan import Scan, is_sorted
+from tsql.planner.logical.sources import is_sorted
+from tsql.planner.physical.operators.scan import Scan
 
 
 class RangeData(Dataset):

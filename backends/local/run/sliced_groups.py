@@ -10,15 +10,13 @@ next movement has a second input that was placed by hash (`relies_on_hashes`).""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 
 from tsql.backends.local.run.dataset import Dataset, GroupData, Part
-from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.run.flow import Flow
 from tsql.kernels.emit.batch import Morsels
 from tsql.kernels.operators.aggregate.groups import DenseAggregate, GroupScan, cardinality
-from tsql.planner.physical.movement import Gather, Movement
-from tsql.planner.physical.step import Step
 
 SLICES, MOST_RUNS = 8, 4096
 """A shard has so many slices of the codes, unless there were more runs of groups than so many then."""
@@ -84,21 +82,3 @@ def sliced(flow: Flow, key: tuple[str, ...], shards: int) -> SlicedGroups | None
     values = [cardinality(field) for field in data.sink.grouping.fields]
     column = max(columns, key=values.__getitem__)
     return SlicedGroups(data, column, shards) if values[column] >= shards else None
-
-
-def relies_on_hashes(step: Step, users: Mapping[int, list[Step]], outside: bool) -> bool:
-    """Whether a step that uses the rows of `step`, up to the next movement, may need them where their hashes say.
-    `outside`: whether those do who use the rows of the last step."""
-    waiting, seen = [step], {id(step)}
-    while waiting:
-        mine = users.get(id(waiting.pop()), [])
-        if not mine and outside:
-            return True
-        for user in mine:
-            if isinstance(user, Movement | Gather) or id(user) in seen:
-                continue
-            if len(user.inputs) > 1:
-                return True
-            seen.add(id(user))
-            waiting.append(user)
-    return False

@@ -18,20 +18,24 @@ are the same in more rows than fit memory are an error of the query in almost al
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tsql.backends.local.run.dataset import free_state
+from tsql.backends.local.join.joins import Joins
+from tsql.backends.local.join.ready import ReadyJoin
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Reserved, chunk_type, library_chunk
-from tsql.backends.local.run.runner import Flow
 from tsql.backends.local.spill.sides import Pair, Side
 from tsql.backends.local.spill.spill import AnyChunk, Store
-from tsql.backends.local.steps.hash_join import JoinRunner, ReadyJoin
 from tsql.kernels.expr.nodes import Column, Literal
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.process.arrow_compute import pc
 from tsql.planner.physical.operators.join import HashJoin
+
+if TYPE_CHECKING:
+    from tsql.backends.local.run.execution import Execution
 
 FOUND = "#found"
 
@@ -55,10 +59,13 @@ class OpenEnds:
         return found
 
 
-class BlockJoinRunner(JoinRunner):
+class BlockJoins:
     """Joins partitions one by one, and collects their rows."""
 
-    def _pair_rows(
+    def __init__(self, x: Execution):
+        self.x = x
+
+    def pair_rows(
         self, join: ReadyJoin, built: Side, probed: Side, pair: Pair, store: Store, open_ends: OpenEnds | None
     ) -> list[AnyChunk]:
         """The rows of one pair of partitions; `open_ends` for a mark join with keys."""
@@ -68,7 +75,7 @@ class BlockJoinRunner(JoinRunner):
                 c for block in pair.blocks for c in self._block_rows(join, built, probed, block, pair.probed, store)
             ]
         if step.kind == "single":
-            raise self.shared.out_of_memory()
+            raise self.x.shared.out_of_memory()
         rows: list[AnyChunk] = []
         found: pa.Array | None = None
         for block in pair.blocks:
@@ -78,7 +85,7 @@ class BlockJoinRunner(JoinRunner):
                 rows += self._block_rows(self._variant(join, "inner"), built, probed, block, pair.probed, store)
             if step.kind == "full":
                 rows += self._alone(join, built, probed, block, pair.probed, store)
-        reserved = Reserved(found.nbytes, self.shared)
+        reserved = Reserved(found.nbytes, self.x.shared)
         rows += self._decided(join, probed, pair.probed, found, store, open_ends)
         del reserved
         return rows
@@ -95,22 +102,23 @@ class BlockJoinRunner(JoinRunner):
         columns: tuple[OutputColumn, ...] | None = None,
     ) -> list[AnyChunk]:
         """The rows of a join with one block, by all threads unless their order matters."""
-        before = set(self.states)
-        size, shards = self.spill.morsel_rows(), shards or self.threads
+        before = set(self.x.states.open)
+        size, shards = self.x.spill.morsel_rows(), shards or self.x.threads
         sides = [
             Flow(side.data([chunks[i::n] for i in range(n)], size), side.schema)
-            for side, chunks, n in ((built, block, self.threads), (probed, partners, shards))
+            for side, chunks, n in ((built, block, self.x.threads), (probed, partners, shards))
         ]
         inside = replace(join, built=sides[0], probed=sides[1], is_shared=True)
-        flow = self._probed(inside, self._built(inside))
+        flow = self.x.part(Joins).joined(inside)
         rows = [
             c
-            for one in self._collect(join.step, flow, columns or columns_of(join.step.schema), "block", store=store)
+            for one in self.x.rows.collect(
+                join.step, flow, columns or columns_of(join.step.schema), "block", store=store
+            )
             for c in one
         ]
-        self.tables.pop(join.step.name).release()
-        for key in [k for k in self.states if k not in before]:
-            free_state(*self.states.pop(key), self.shared)
+        self.x.states.forget_table(join.step.name)
+        self.x.states.free_since(before)
         return rows
 
     def _answers(
@@ -118,7 +126,7 @@ class BlockJoinRunner(JoinRunner):
     ) -> pa.Array:
         """For each row of the other side, in order, whether it has a partner in the block."""
         column = (OutputColumn(FOUND, Column(FOUND, BOOLEAN)),)
-        store = self.spill.store(f"{join.step.name} answers")
+        store = self.x.spill.store(f"{join.step.name} answers")
         rows = self._block_rows(self._variant(join, "mark"), built, probed, block, partners, store, 1, column)
         return pa.concat_arrays([c.arrays[0] for c in rows]) if rows else pa.array([], pa.bool_())
 
@@ -148,7 +156,7 @@ class BlockJoinRunner(JoinRunner):
         rows: list[AnyChunk] = []
         position = 0
         for chunk in partners:
-            self.run.check()
+            self.x.run.check()
             answers = found.slice(position, chunk.rows)
             position += chunk.rows
             arrays = dict(zip(names, chunk.arrays, strict=True))
@@ -164,13 +172,13 @@ class BlockJoinRunner(JoinRunner):
             columns = columns_of(join.step.schema)
             made = [arrays[c.name] if c.name in arrays else pa.nulls(size, chunk_type(c)) for c in columns]
             if size:
-                rows += store.keep([library_chunk(chunk.order, made, size, self.shared)])
+                rows += store.keep([library_chunk(chunk.order, made, size, self.x.shared)])
         return rows
 
     def _variant(self, join: ReadyJoin, kind: str, marks: bool = False) -> ReadyJoin:
         """The same sides in a join of another kind, built on its right; with `marks`, built on its left."""
         step = join.step
-        known = self.kernels.variants
+        known = self.x.kernels.variants
         found = known.get((id(step), kind))
         if found is None:
             at = 0 if step.build == "left" else 1

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
+from tsql.backends.local.lower.graph import Lowering, Pipe
 from tsql.backends.local.run.dataset import ChunkData
-from tsql.backends.local.run.runner import Flow
-from tsql.backends.local.spill.partitions import needed_columns
+from tsql.backends.local.run.flow import Flow
+from tsql.backends.local.spill.partitions import Partitions, needed_columns
 from tsql.backends.local.spill.spill import TABLE, AnyChunk, Store, bytes_of
-from tsql.backends.local.spill.values import ValueRunner, has_one_list_of_values
+from tsql.backends.local.spill.values import DistinctValues, has_one_list_of_values
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Aggregate as Call
 from tsql.kernels.expr.nodes import Expr
@@ -33,11 +35,39 @@ from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.step import Step
 
+if TYPE_CHECKING:
+    from tsql.backends.local.run.execution import Execution
 
-class GroupRunner(ValueRunner):
+FULL = "a table outgrows its share of memory_limit"
+
+
+def group_pipes(step: Aggregate, about: Lowering) -> tuple[Pipe, ...]:
+    """The pipelines of an aggregation whose tables outgrow memory."""
+    if not about.spills:
+        return ()
+    if step.by:
+        return (
+            Pipe("partition * of *", "partition rows by the hash of their keys", when=FULL),
+            Pipe("groups", f"aggregate {step.name}", None, "a partition", when=FULL),
+            Pipe("collected groups", "collect", None, "groups of a partition", when=FULL),
+        )
+    if not has_one_list_of_values(step.calls):
+        return ()
+    return (
+        Pipe("values * of *", "partition rows by the hash of their DISTINCT values", when=FULL),
+        Pipe("partial", f"aggregate {step.name} phase=partial", None, "a partition", when=FULL),
+        Pipe("partial collected", "collect", None, "states of a partition", when=FULL),
+        Pipe("final", f"aggregate {step.name} phase=final", None, "states of all partitions", when=FULL),
+    )
+
+
+class SpillingGroups:
     """Runs aggregations."""
 
-    def _groups(
+    def __init__(self, x: Execution):
+        self.x = x
+
+    def groups(
         self,
         step: Aggregate,
         flow: Flow,
@@ -47,16 +77,18 @@ class GroupRunner(ValueRunner):
         expected: int,
     ) -> Flow:
         """The groups of a flow."""
-        share = self.spill.share(TABLE, flow.data.shards)
+        share = self.x.spill.share(TABLE, flow.data.shards)
         if share is None or not (by or (has_one_list_of_values(calls) and step.phase == "complete")):
-            return self._in_tables(step, "", flow, make, expected)
-        with self._attempt() as attempt:
-            return self._in_tables(step, "", flow, make, 0 if expected * 16 > share else expected, share)
+            return self.x.part(Partitions).in_tables(step, "", flow, make, expected)
+        with self.x.states.attempt() as attempt:
+            return self.x.part(Partitions).in_tables(
+                step, "", flow, make, 0 if expected * 16 > share else expected, share
+            )
         assert attempt.failed
         return (
             self._by_partitions(step, flow, by, calls, partial(make, False))
             if by
-            else self._by_values(step, flow, calls)
+            else self.x.part(DistinctValues).groups(step, flow, calls)
         )
 
     def _by_partitions(
@@ -74,7 +106,7 @@ class GroupRunner(ValueRunner):
         )
         keep_order = any(plain_body(c).wants_position for _, c in calls)
         key = tuple(e for _, e in by)
-        store = self.spill.store(f"{step.name} groups")
+        store = self.x.spill.store(f"{step.name} groups")
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         output = columns_of(step.schema)
         written = tuple(c.source() for c in columns)
@@ -84,8 +116,8 @@ class GroupRunner(ValueRunner):
             work(placed(flow, places, level), level)
 
         def placed(flow: Flow, places: list[int], level: int) -> list[tuple[int, list[AnyChunk]]]:
-            number = self._number(flow.data, columns, self.spill.share(TABLE, self.threads) or 0)
-            parts = self._partitions(step, "partition", flow, key, columns, level, number, keep_order)
+            number = self.x.part(Partitions).number(flow.data, columns, self.x.spill.share(TABLE, self.x.threads) or 0)
+            parts = self.x.part(Partitions).of(step, "partition", flow, key, columns, level, number, keep_order)
             return [
                 (place, chunks) for place, of_shard in zip(places, parts, strict=True) for chunks in of_shard if chunks
             ]
@@ -94,22 +126,22 @@ class GroupRunner(ValueRunner):
             whole = sum(bytes_of(c) for _, c in jobs)
             jobs.reverse()
             while jobs:
-                wave = [jobs.pop() for _ in range(min(self.threads, len(jobs)))]
+                wave = [jobs.pop() for _ in range(min(self.x.threads, len(jobs)))]
                 aggregate(wave, level, whole)
 
         def aggregate(wave: list[tuple[int, list[AnyChunk]]], level: int, whole: int) -> None:
             sources = flow.data.columns if level == 0 else written
             rows = Flow(
-                ChunkData(sources, [c for _, c in wave], self.spill.morsel_rows()),
+                ChunkData(sources, [c for _, c in wave], self.x.spill.morsel_rows()),
                 flow.schema,
                 flow.operators if level == 0 else [],
             )
             places = [place for place, _ in wave]
             largest = max(bytes_of(c) for _, c in wave)
-            splits = self._can_split(level, whole, largest)
-            with self._attempt(last=not splits and len(wave) == 1) as attempt:
-                groups = self._in_tables(
-                    step, "groups", rows, make, full_at=self.spill.share(TABLE, len(wave)) if splits else None
+            splits = self.x.part(Partitions).can_split(level, whole, largest)
+            with self.x.states.attempt(last=not splits and len(wave) == 1) as attempt:
+                groups = self.x.part(Partitions).in_tables(
+                    step, "groups", rows, make, full_at=self.x.spill.share(TABLE, len(wave)) if splits else None
                 )
             if not attempt.failed:
                 self._into(step, groups, output, store, lists, places)
@@ -119,12 +151,12 @@ class GroupRunner(ValueRunner):
                 for one in wave:
                     aggregate([one], level, whole)
 
-        if isinstance(flow.data, ChunkData) and shards > self.threads and not any(o.by_shard for o in flow.operators):
+        if isinstance(flow.data, ChunkData) and shards > self.x.threads and not any(o.by_shard for o in flow.operators):
             # Many shards are partitions already.
             work([(place, chunks) for place, chunks in enumerate(flow.data.chunks) if chunks], 0)
         else:
             split(flow, list(range(shards)), 1)
-        return Flow(ChunkData(tuple(c.source() for c in output), lists, self.spill.morsel_rows()), step.schema)
+        return Flow(ChunkData(tuple(c.source() for c in output), lists, self.x.spill.morsel_rows()), step.schema)
 
     def _into(
         self,
@@ -136,7 +168,7 @@ class GroupRunner(ValueRunner):
         places: list[int],
     ) -> None:
         """Collect groups and free their tables."""
-        collected = self._collect(step, groups, output, "collected groups", store=store)
+        collected = self.x.rows.collect(step, groups, output, "collected groups", store=store)
         for place, chunks in zip(places, collected, strict=True):
             lists[place] += chunks
-        self._forget_states(groups)
+        self.x.part(Partitions).forget_states(groups)

@@ -24,7 +24,12 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from tsql.backends.local.join.joins import Joins
+from tsql.backends.local.join.ready import ReadyJoin
+from tsql.backends.local.join.tables import JoinTable, JoinTables
+from tsql.backends.local.lower.graph import Lowering, Pipe
 from tsql.backends.local.run.dataset import (
     BlockData,
     ChunkData,
@@ -32,18 +37,17 @@ from tsql.backends.local.run.dataset import (
     Dataset,
     Part,
     SourceData,
-    free_state,
     table_chunks,
 )
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Context, allocate_zeroed, free, read_i64
-from tsql.backends.local.run.runner import Flow, Task
+from tsql.backends.local.run.pipelines import Task
 from tsql.backends.local.sort.sorted_tables import WORKING_BYTES, EntrySorter
 from tsql.backends.local.sort.sorting import SERIAL
-from tsql.backends.local.spill.block_joins import BlockJoinRunner, OpenEnds
-from tsql.backends.local.spill.partitions import PartitionRunner
+from tsql.backends.local.spill.block_joins import BlockJoins, OpenEnds
+from tsql.backends.local.spill.partitions import Partitions
 from tsql.backends.local.spill.sides import Pair, Side, table_bytes
 from tsql.backends.local.spill.spill import TABLE, AnyChunk, bytes_of
-from tsql.backends.local.steps.hash_join import JoinTable, ReadyJoin
 from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.emit.rows import POSITION
 from tsql.kernels.expr.nodes import Column, Expr
@@ -57,8 +61,36 @@ from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.runtime.join_table import RECORD_BYTES
 from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
 from tsql.planner.physical.operators.asof_join import AsofJoin
+from tsql.planner.physical.operators.join import HashJoin
+
+if TYPE_CHECKING:
+    from tsql.backends.local.run.execution import Execution
 
 PLACE = "#place"
+
+
+def join_pipes(step: HashJoin, about: Lowering, built: int) -> tuple[Pipe, ...]:
+    """The pipelines of a join whose table outgrows memory; `built`: the number of the built side."""
+    if not about.spills:
+        return ()
+    full = "the table outgrows its share of memory_limit"
+    by_keys = (
+        Pipe("build side * of *", "partition rows by the hash of their keys", built, when=full),
+        Pipe("probe side * of *", "partition rows by the hash of their keys", 1 - built, when=full),
+    )
+    whole = (
+        Pipe("build side", "collect", built, when=full),
+        Pipe("probe side", "collect", 1 - built, when=full),
+    )
+    # Where NULLs leave the answer of a mark join open, its keys are conditions.
+    sides = (*(by_keys if step.keys else ()), *(whole if not step.keys or step.keeps_nulls else ()))
+    blocks = "rows of one key outgrow it"
+    return (
+        *sides,
+        Pipe("build partition", f"build {step.name}", None, "a partition of the build side", when=full),
+        Pipe("build", f"build {step.name}", None, "a block of a partition", when=blocks),
+        Pipe("block", "collect", None, f"a partition of the probe side, probe {step.name}", when=blocks),
+    )
 
 
 class PartitionData(Dataset):
@@ -67,13 +99,13 @@ class PartitionData(Dataset):
 
     def __init__(
         self,
-        runner: SpillingJoinRunner,
+        joins: PartitionJoins,
         join: ReadyJoin,
         side: Side,
         pairs: list[list[Pair]],
         records: list[ctypes.Array],
     ):
-        self.runner, self.join, self.side, self.pairs, self.records = runner, join, side, pairs, records
+        self.joins, self.join, self.side, self.pairs, self.records = joins, join, side, pairs, records
         self.shards = len(pairs)
         self.rows = sum(c.rows * len(p.blocks) for of_shard in pairs for p in of_shard for c in p.probed)
 
@@ -84,30 +116,33 @@ class PartitionData(Dataset):
         number = 0
         for pair in self.pairs[shard]:
             for block in pair.blocks:
-                with self.runner._partition_table(self.join, block, self.records[shard]):
-                    for part in self.side.data([pair.probed], self.runner.spill.morsel_rows()).feed(0):
+                with self.joins.table(self.join, block, self.records[shard]):
+                    for part in self.side.data([pair.probed], self.joins.x.spill.morsel_rows()).feed(0):
                         yield Part(part.source, part.morsels, (shard, number))
                         number += 1
 
 
-class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
-    """Runs `hash_join` steps within the memory that there is."""
+class PartitionJoins:
+    """Runs joins within the memory that there is."""
 
-    def _joined(self, join: ReadyJoin) -> Flow:
-        share = self.spill.share(TABLE, join.built.data.shards)
-        if share is None or self.dry:
-            return super()._joined(join)
-        with self._attempt() as attempt:
-            table = self._built(join, share)
+    def __init__(self, x: Execution):
+        self.x = x
+
+    def joined(self, join: ReadyJoin) -> Flow:
+        share = self.x.spill.share(TABLE, join.built.data.shards)
+        if share is None or self.x.dry:
+            return self.x.part(Joins).joined(join)
+        with self.x.states.attempt() as attempt:
+            table = self.x.part(JoinTables).built(join, share)
         if not attempt.failed:
-            return self._probed(join, table)
-        self._forget(join.step.name)
+            return self.x.part(Joins).probed(join, table)
+        self.x.states.forget_table(join.step.name)
         if isinstance(join.step, AsofJoin):
             # Without keys there is nothing to split by: it fits, or the query ends.
             return (
                 self._by_parts(_placed(join))
                 if join.step.keys
-                else super()._joined(replace(join, built=replace(join.built, data=join.built.data.again())))
+                else self.x.part(Joins).joined(replace(join, built=replace(join.built, data=join.built.data.again())))
             )
         if join.apart:
             return self._by_parts(self._pair_by_pair(join))
@@ -115,7 +150,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
 
     def _pair_by_pair(self, join: ReadyJoin) -> ReadyJoin:
         """The same mark join without keys: where NULLs leave answers open, a row depends on rows of all partitions."""
-        known = self.kernels.variants
+        known = self.x.kernels.variants
         step = known.get((id(join.step), "pairs"))
         if step is None:
             keys = [
@@ -129,17 +164,14 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema if f.name in needed)
         return replace(join, step=step, build_keys=(), probe_keys=(), columns=(*join.columns, *columns), apart=False)
 
-    def _forget(self, name: str) -> None:
-        table = self.tables.pop(name, None)
-        if table is not None:
-            table.release()
-
     def _by_parts(self, join: ReadyJoin) -> Flow:
         step, shards = join.step, join.probed.data.shards
         built = Side.of(join.built, join.build_keys, {n for n, _ in join.columns} | join.sorted_by)
         probed = Side.of(join.probed, join.probe_keys, None)
         spread = join.is_shared and (step.marks or isinstance(join.probed.data, BlockData | SourceData | CoalescedData))
-        number = self._number(join.built.data, built.columns, self.spill.share(TABLE, self.threads) or 0)
+        number = self.x.part(Partitions).number(
+            join.built.data, built.columns, self.x.spill.share(TABLE, self.x.threads) or 0
+        )
         left = self._parts_of(join, join.built, join.build_keys, built, "build side", number)
         right = self._parts_of(join, join.probed, join.probe_keys, probed, "probe side", number)
         if join.is_shared:
@@ -164,8 +196,8 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         self, join: ReadyJoin, flow: Flow, keys: tuple[Expr, ...], side: Side, role: str, number: int
     ) -> list[list[list[AnyChunk]]]:
         if keys:
-            return self._partitions(join.step, role, flow, keys, side.columns, 1, number)
-        lists = self._collect(join.step, replace(flow, data=flow.data.again()), side.columns, role)
+            return self.x.part(Partitions).of(join.step, role, flow, keys, side.columns, 1, number)
+        lists = self.x.rows.collect(join.step, replace(flow, data=flow.data.again()), side.columns, role)
         return [[chunks] for chunks in lists]
 
     def _pairs(
@@ -183,20 +215,22 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         # What a mark leaves open depends on the rows of all partitions.
         if (not partners and not join.step.marks and kind != "mark") or (not rows and kind in ("inner", "semi")):
             return []
-        share = self.spill.share(TABLE, self.threads) or 0
-        whole_only = isinstance(join.step, AsofJoin) and not self._can_split(level, whole, bytes_of(rows))
-        if table_bytes(rows) <= share or (self.spill.forced and join.step.keys) or whole_only:
+        share = self.x.spill.share(TABLE, self.x.threads) or 0
+        whole_only = isinstance(join.step, AsofJoin) and not self.x.part(Partitions).can_split(
+            level, whole, bytes_of(rows)
+        )
+        if table_bytes(rows) <= share or (self.x.spill.forced and join.step.keys) or whole_only:
             return [Pair([rows], partners)]
-        if not join.step.keys or not self._can_split(level, whole, bytes_of(rows)):
+        if not join.step.keys or not self.x.part(Partitions).can_split(level, whole, bytes_of(rows)):
             return [Pair(list(self._blocks(rows, share)), partners)]
         sides = []
-        number = self._number(built.data([rows], 0), built.columns, share)
+        number = self.x.part(Partitions).number(built.data([rows], 0), built.columns, share)
         for side, keys, chunks, role in (
             (built, join.build_keys, rows, "build side"),
             (probed, join.probe_keys, partners, "probe side"),
         ):
-            flow = Flow(side.data([chunks], self.spill.morsel_rows()), side.schema)
-            sides.append(self._partitions(join.step, role, flow, keys, side.columns, level + 1, number)[0])
+            flow = Flow(side.data([chunks], self.x.spill.morsel_rows()), side.schema)
+            sides.append(self.x.part(Partitions).of(join.step, role, flow, keys, side.columns, level + 1, number)[0])
         return [
             p
             for a, b in zip(*sides, strict=True)
@@ -205,7 +239,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
 
     def _blocks(self, rows: list[AnyChunk], share: int) -> Iterator[list[AnyChunk]]:
         """Blocks of rows whose tables fit memory."""
-        if self.spill.forced:
+        if self.x.spill.forced:
             # Enough of them to see that blocks work; a chunk each would be very many.
             yield from (part for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]) if part)
             return
@@ -225,29 +259,29 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         inside = replace(
             join, built=Flow(built.data([[]], 0), built.schema), probed=Flow(probed.data([[]], 0), probed.schema)
         )
-        pipeline, _ = self._kernel(
+        pipeline, _ = self.x.finder.find(
             step,
             "build partition",
             inside.built,
             inside.built.data.empty_source(),
-            join.sink(self.run.settings.equal_hashes),
+            join.sink(self.x.run.settings.equal_hashes),
         )
         nulls = self._nulls(join, built, pairs) if step.kind == "mark" else 0
         rows = _rows(pairs)
         records = [(ctypes.c_int64 * (RECORD_BYTES // 8))(0, 0, 0, rows - nulls, nulls) for _ in pairs]
         sink: Build = pipeline.sink
-        self.tables[step.name] = JoinTable(self.shared, sink, [], records)
+        self.x.states.tables[step.name] = JoinTable(self.x.shared, sink, [], records)
         probe = join.probe(TableKind(sink, False, True, False, join.bounds[1]), False)
         return Flow(PartitionData(self, inside, probed, pairs, records), step.schema, [probe])
 
     @contextmanager
-    def _partition_table(self, join: ReadyJoin, chunks: list[AnyChunk], record: ctypes.Array) -> Iterator[None]:
+    def table(self, join: ReadyJoin, chunks: list[AnyChunk], record: ctypes.Array) -> Iterator[None]:
         """The table of one partition, in the record while this is open. Runs in the thread of a shard."""
         flow = Flow(
-            ChunkData(join.built.data.columns, [chunks], self.spill.morsel_rows(), stable=False), join.built.schema
+            ChunkData(join.built.data.columns, [chunks], self.x.spill.morsel_rows(), stable=False), join.built.schema
         )
         sink, context = Task(
-            self, join.step, "build partition", flow, join.sink(self.run.settings.equal_hashes), 0
+            self.x.pipelines, join.step, "build partition", flow, join.sink(self.x.run.settings.equal_hashes), 0
         ).run()
         if isinstance(sink, SortedBuild):
             yield from self._sorted_partition(join, sink, context, record)
@@ -256,18 +290,18 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         size = 1 << max(6, (count * 3 // 2).bit_length())
         directory = 0
         try:
-            self.shared.reserve(size * 8)
+            self.x.shared.reserve(size * 8)
             directory = allocate_zeroed(size * 8)
             plan = (ctypes.c_int64 * 8)(directory, size - 1, 0, sink.entry_bytes, sink.mode, sink.marking, 0, size)
-            self._file(plan, list(table_chunks(context.state_address)))
+            self.x.part(JoinTables).file(plan, list(table_chunks(context.state_address)))
             record[0], record[1] = directory, size - 1
             yield
         finally:
             record[0] = record[1] = 0
             if directory:
                 free(directory)
-                self.shared.release(size * 8)
-            self._free(sink, context)
+                self.x.shared.release(size * 8)
+            self.x.states.free(sink, context)
 
     def _sorted_partition(
         self, join: ReadyJoin, sink: SortedBuild, context: Context, record: ctypes.Array
@@ -277,19 +311,15 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             chunks = list(table_chunks(context.state_address))
             rows = sum(rows for _, rows in chunks)
             needed = rows * (WORKING_BYTES + 8 + sink.row_words * 8)
-            self.shared.reserve(needed)
+            self.x.shared.reserve(needed)
             bytes = needed
-            found = EntrySorter(SERIAL, self.interpret).sort(sink, [chunks], join.step.last_first)
+            found = EntrySorter(SERIAL, self.x.interpret).sort(sink, [chunks], join.step.last_first)
             record[:] = found.record(0)[:]
             yield
         finally:
             record[:] = (0,) * len(record)
-            self.shared.release(bytes)
-            self._free(sink, context)
-
-    def _free(self, sink: Build, context: Context) -> None:
-        self.states.pop(id(context), None)
-        free_state(sink, context, self.shared)
+            self.x.shared.release(bytes)
+            self.x.states.free(sink, context)
 
     def _nulls(self, join: ReadyJoin, built: Side, pairs: list[list[Pair]]) -> int:
         """How many rows of the built side have no partner because a key is NULL."""
@@ -312,16 +342,20 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
     def _one_by_one(self, join: ReadyJoin, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
         """The rows of each pair collected before the next is joined."""
         columns = columns_of(join.step.schema)
-        store = self.spill.store(f"{join.step.name} pairs")
+        store = self.x.spill.store(f"{join.step.name} pairs")
         open_ends = None
         if join.step.kind == "mark" and join.step.keys:
             unsafe = [k.name for k, key in zip(probed.keys, join.step.keys, strict=True) if not key.null_safe]
             open_ends = OpenEnds(_rows(pairs), self._nulls(join, built, pairs), unsafe)
         lists = [
-            [c for pair in of_shard for c in self._pair_rows(join, built, probed, pair, store, open_ends)]
+            [
+                c
+                for pair in of_shard
+                for c in self.x.part(BlockJoins).pair_rows(join, built, probed, pair, store, open_ends)
+            ]
             for of_shard in pairs
         ]
-        return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), join.step.schema)
+        return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.x.spill.morsel_rows()), join.step.schema)
 
 
 def _placed(join: ReadyJoin) -> ReadyJoin:

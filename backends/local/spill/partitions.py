@@ -1,7 +1,7 @@
 """Partitions: the rows of a flow in lists by the hash of a key, which may be in files; what aggregations and joins
 spill to.
 
-`_partitions` serves every step that can work off the rows of some keys at a time (window functions, too): equal keys of
+`Partitions.of` serves every step that can work off the rows of some keys at a time (window functions, too): equal keys of
 a shard are in one partition, and the order of the input is kept inside of it if that is asked for."""
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsql.backends.local.run.dataset import ChunkData, Dataset, GroupData, Part
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Context
-from tsql.backends.local.run.host_functions import HostFunctionRunner
-from tsql.backends.local.run.runner import Flow
 from tsql.backends.local.spill.spill import AnyChunk, bytes_of
 from tsql.kernels.emit.pipeline import Sink
 from tsql.kernels.expr.nodes import Column, Expr
@@ -24,6 +23,9 @@ from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.partition import Partition
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.backends.local.run.execution import Execution
 
 ENTRY_BYTES = 40
 """What a row takes in a table besides its columns: links, hashes, and its part of the directory."""
@@ -38,12 +40,15 @@ BUFFERED = 0.125
 """The share of memory that partitions may keep of what they collect."""
 
 
-class PartitionRunner(HostFunctionRunner):
+class Partitions:
     """Places rows in partitions that may be in files."""
 
-    def _number(self, data: Dataset, columns: tuple[OutputColumn, ...], share: int) -> int:
+    def __init__(self, x: Execution):
+        self.x = x
+
+    def number(self, data: Dataset, columns: tuple[OutputColumn, ...], share: int) -> int:
         """Into how many partitions the rows of a dataset should go, if the table of each may take so many bytes."""
-        if self.spill.forced:
+        if self.x.spill.forced:
             return FORCED_PARTITIONS
         if data.rows is None:
             return PARTITIONS
@@ -54,7 +59,7 @@ class PartitionRunner(HostFunctionRunner):
             bytes = data.rows * (width + ENTRY_BYTES)
         return min(2 * PARTITIONS, max(4, 1 << (2 * bytes // max(1, share)).bit_length()))
 
-    def _partitions(
+    def of(
         self,
         step: Step,
         role: str,
@@ -73,48 +78,48 @@ class PartitionRunner(HostFunctionRunner):
         name = f"{role} {level} of {number}"
         # What is split again stays in no memory: there may be many such partitions.
         store, most = (
-            self.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0),
-            self.spill.chunk_rows(columns, number),
+            self.x.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0),
+            self.x.spill.chunk_rows(columns, number),
         )
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
-            taken = self._taken(context, columns, part, store, number, sink.shard_bytes)
+            taken = self.x.rows.taken(context, columns, part, store, number, sink.shard_bytes)
             with lock:
                 for target, chunks in zip(lists[shard], taken, strict=True):
                     target += chunks
 
         def make() -> Partition:
-            return Partition(columns, key, number, self.run.settings.equal_hashes, keep_order, level=level, most=most)
+            return Partition(columns, key, number, self.x.run.settings.equal_hashes, keep_order, level=level, most=most)
 
-        with self._attempt() as attempt:
-            for _, context in self._run(step, name, flow, make, take):
-                self._close(context)
+        with self.x.states.attempt() as attempt:
+            for _, context in self.x.pipelines.run(step, name, flow, make, take):
+                self.x.states.close(context)
         if attempt.failed:
             # Two workers may each wait for room that the other has: one by itself has all of it.
             for target in (one for shard in lists for one in shard):
                 target.clear()
-            threads, self.threads = self.threads, 1
+            threads, self.x.pipelines.threads = self.x.threads, 1
             try:
-                for _, context in self._run(step, name, replace(flow, data=flow.data.again()), make, take):
-                    self._close(context)
+                for _, context in self.x.pipelines.run(step, name, replace(flow, data=flow.data.again()), make, take):
+                    self.x.states.close(context)
             finally:
-                self.threads = threads
+                self.x.pipelines.threads = threads
         for of_shard in lists:
             for chunks in of_shard:
                 chunks.sort(key=lambda c: c.order)
         return lists
 
-    def _can_split(self, level: int, whole: int, part: int) -> bool:
+    def can_split(self, level: int, whole: int, part: int) -> bool:
         """Whether it helps to split a partition of `part` bytes again, which came from one of `whole` bytes."""
         return (
-            not self.spill.forced
+            not self.x.spill.forced
             and level <= LEVELS
             and part >= LEAST_PARTITION
             and part * 10 <= whole * 9
-            and not self.run.settings.equal_hashes
+            and not self.x.run.settings.equal_hashes
         )
 
-    def _in_tables(
+    def in_tables(
         self,
         step: Aggregate,
         role: str,
@@ -123,13 +128,13 @@ class PartitionRunner(HostFunctionRunner):
         expected: int = 0,
         full_at: int | None = None,
     ) -> Flow:
-        states = self._run(step, role, flow, make, expected=expected, full_at=full_at)
-        return Flow(GroupData(states[0][0], [c for _, c in states], self.shared, flow.data), step.schema)
+        states = self.x.pipelines.run(step, role, flow, make, expected=expected, full_at=full_at)
+        return Flow(GroupData(states[0][0], [c for _, c in states], self.x.shared, flow.data), step.schema)
 
-    def _forget_states(self, groups: Flow) -> None:
+    def forget_states(self, groups: Flow) -> None:
         """The states of groups that have been collected, and freed with that."""
         for context in groups.data.states:
-            self.states.pop(id(context), None)
+            self.x.states.open.pop(id(context), None)
 
 
 def needed_columns(schema: Schema, expressions: list[Expr] | None) -> tuple[OutputColumn, ...]:

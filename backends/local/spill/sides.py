@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tsql.backends.local.run.dataset import ChunkData
-from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.spill.partitions import ENTRY_BYTES
 from tsql.backends.local.spill.spill import AnyChunk, bytes_of
 from tsql.kernels.expr.nodes import Column, Expr

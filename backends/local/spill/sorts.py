@@ -1,7 +1,7 @@
 """Sorts that may be larger than memory: in one piece where the rows fit, otherwise by sorted runs that are merged when
 they are read.
 
-In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `_sorted` serves every
+In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `Sorts.sorted` serves every
 step that needs ordered rows.
 
 A run is as many chunks as fit a share of memory, sorted and written as blocks. A merge holds a block or a bit more of
@@ -19,14 +19,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from tsql.backends.local.lower.graph import Lowering, Node, Pipe, Way
 from tsql.backends.local.run.dataset import ChunkData, Dataset, Part
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk, Reserved, Shared
-from tsql.backends.local.run.host_functions import HostFunctionRunner
-from tsql.backends.local.run.runner import Flow
 from tsql.backends.local.sort.sorting import sort_indices, sorted_order
 from tsql.backends.local.spill.spill import TABLE, AnyChunk, SpilledChunk, Store, bytes_of, in_memory
 from tsql.kernels.emit.batch import SourceColumn
@@ -36,6 +37,9 @@ from tsql.kernels.expr.nodes import Column, SortKey
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.backends.local.run.execution import Execution
 
 FAN_IN = 32
 COPIES = 4
@@ -88,10 +92,21 @@ def in_order(chunks: list[Chunk], order: Order, columns: int, limit: int | None)
     return [Chunk((0,), rows if limit is None else min(rows, limit), ordered)]
 
 
-class SortRunner(HostFunctionRunner):
+def sort_pipes(text: str, below: Node, about: Lowering) -> tuple[Pipe, ...]:
+    """The pipeline before a sort, which the host does."""
+    runs = Way("by sorted runs in files", "the rows outgrow their share of memory_limit")
+    if about.spills:
+        return (Pipe("rows", text, ways=(runs, Way("in one piece"))),)
+    return (Pipe("rows", text, when="a key is no column, or lies in another form" if below.is_in_columns else ""),)
+
+
+class Sorts:
     """Sorts rows."""
 
-    def _sorted(
+    def __init__(self, x: Execution):
+        self.x = x
+
+    def sorted(
         self,
         step: Step,
         flow: Flow,
@@ -110,39 +125,39 @@ class SortRunner(HostFunctionRunner):
         )
         chunks = self._rows_to_sort(step, flow, (*columns, *extra), role)
         result = Flow(flow.data, schema)
-        if self.recorder is not None:
-            self.recorder.then(lambda chunks: in_order(chunks, order, len(columns), limit))
+        if self.x.recorder is not None:
+            self.x.recorder.then(lambda chunks: in_order(chunks, order, len(columns), limit))
         if not chunks:
-            return self._chunk_flow(columns, [[]], result)
+            return self.x.rows.chunk_flow(columns, [[]], result)
         rows, resident = sum(c.rows for c in chunks), in_memory(chunks)
         bytes = sum(a.nbytes for c in chunks for a in c.arrays) if resident else bytes_of(chunks)
         working = _working_bytes(rows, keys)
-        share = self.spill.share(TABLE)
+        share = self.x.spill.share(TABLE)
         if share is not None and (not resident or 2 * bytes + working > share):
             return self._merged(step, chunks, columns, order, result, limit, share)
-        working_memory = Reserved(bytes + working, self.shared)
-        copy = Reserved(bytes, self.shared)
+        working_memory = Reserved(bytes + working, self.x.shared)
+        copy = Reserved(bytes, self.x.shared)
         (ordered,) = in_order(chunks, order, len(columns), limit)
-        self.run.check()
+        self.x.run.check()
         del chunks, working_memory
         ordered.bytes, ordered.owner = bytes, copy
-        return self._chunk_flow(columns, [[ordered]], result)
+        return self.x.rows.chunk_flow(columns, [[ordered]], result)
 
     def _rows_to_sort(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str) -> list[AnyChunk]:
         """The rows of a flow, with the keys among their columns. Those that wait in chunks already are sorted where
         they are."""
         data = flow.data
-        waits = isinstance(data, ChunkData) and not flow.operators and not self.spill.active
+        waits = isinstance(data, ChunkData) and not flow.operators and not self.x.spill.active
         known = {c.name: (place, c.layout) for place, c in enumerate(data.columns)} if waits else {}
         found = [known.get(c.expr.name, (0, None)) if isinstance(c.expr, Column) else (0, None) for c in columns]
         if not waits or any(layout != c.source().layout for (_, layout), c in zip(found, columns, strict=True)):
-            return [c for one in self._collect(step, flow, columns, role, together=True) for c in one]
+            return [c for one in self.x.rows.collect(step, flow, columns, role, together=True) for c in one]
         start, places = time.perf_counter(), [place for place, _ in found]
         chunks: list[AnyChunk] = [
             replace(c, arrays=[c.arrays[p] for p in places]) for one in data.chunks for c in one if c.rows
         ]
-        self._record(step, role, self.shared.rows_done - data.rows, start)
-        self._release(flow)
+        self.x.pipelines.record(step, role, self.x.shared.rows_done - data.rows, start)
+        flow.data.release()
         return chunks
 
     def _merged(
@@ -156,13 +171,13 @@ class SortRunner(HostFunctionRunner):
         share: int,
     ) -> Flow:
         start = time.perf_counter()
-        sorter = ExternalSort(self.spill.store(f"{step.name} runs"), order, share, self.shared)
+        sorter = ExternalSort(self.x.spill.store(f"{step.name} runs"), order, share, self.x.shared)
         runs = sorter.runs(chunks)
         while len(runs) > FAN_IN:
             runs = [sorter.write(sorter.merge(runs[i : i + FAN_IN])) for i in range(0, len(runs), FAN_IN)]
         rows = sum(b.rows for r in runs for b in r.blocks)
-        self._record(step, "runs", self.shared.rows_done - rows, start)
-        data = MergedData(tuple(c.source() for c in columns), sorter, runs, rows, limit, self.spill.morsel_rows())
+        self.x.pipelines.record(step, "runs", self.x.shared.rows_done - rows, start)
+        data = MergedData(tuple(c.source() for c in columns), sorter, runs, rows, limit, self.x.spill.morsel_rows())
         return Flow(data, flow.schema)
 
 

@@ -35,7 +35,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.backends import Run
+from tsql.backends import Run, Settings
 from tsql.backends.local.run.host import Chunk, ChunkMemory, Shared
 from tsql.kernels.codegen.memory import allocate
 from tsql.kernels.emit.batch import Morsels, all_ones
@@ -134,6 +134,11 @@ def _failure(action: str, folder: str, error: OSError) -> ExecutionError:
     )
 
 
+def can_spill(settings: Settings) -> bool:
+    """Whether rows may have to leave memory under some settings."""
+    return settings.memory_limit is not None or settings.spill_after > 0
+
+
 class SpilledChunk:
     """A chunk in a file. Its columns are read whenever they are asked for, and belong to whoever asked."""
 
@@ -209,7 +214,7 @@ class Spill:
     @property
     def active(self) -> bool:
         """Whether anything may have to spill at all."""
-        return self.limit is not None or self.forced
+        return can_spill(self.run.settings)
 
     @property
     def forced(self) -> bool:

@@ -11,16 +11,20 @@ whose states can be exported."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tsql.backends.local.run.dataset import ChunkData
-from tsql.backends.local.run.runner import Flow
-from tsql.backends.local.spill.partitions import PartitionRunner, needed_columns
+from tsql.backends.local.run.flow import Flow
+from tsql.backends.local.spill.partitions import Partitions, needed_columns
 from tsql.backends.local.spill.spill import TABLE, AnyChunk
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Aggregate as Call
 from tsql.kernels.operators.aggregate.groups import AggregateSink, Grouping, make_sink
 from tsql.kernels.operators.collect import columns_of
 from tsql.planner.physical.operators.aggregate import Aggregate
+
+if TYPE_CHECKING:
+    from tsql.backends.local.run.execution import Execution
 
 Calls = tuple[tuple[str, Call], ...]
 
@@ -30,37 +34,42 @@ def has_one_list_of_values(calls: Calls) -> bool:
     return len({c.args for _, c in calls if c.distinct}) == 1 and all(plain_body(c).decomposable for _, c in calls)
 
 
-class ValueRunner(PartitionRunner):
+class DistinctValues:
     """Runs DISTINCT aggregates by their values."""
 
-    def _by_values(self, step: Aggregate, flow: Flow, calls: Calls) -> Flow:
+    def __init__(self, x: Execution):
+        self.x = x
+
+    def groups(self, step: Aggregate, flow: Flow, calls: Calls) -> Flow:
         """The one group of an aggregate without keys."""
         values = next(c.args for _, c in calls if c.distinct)
         columns = needed_columns(flow.schema, [e for _, c in calls for e in c.expressions()])
-        number = self._number(flow.data, columns, self.spill.share(TABLE, self.threads) or 0)
-        parts = self._partitions(step, "values", flow, values, columns, 1, number)
+        number = self.x.part(Partitions).number(flow.data, columns, self.x.spill.share(TABLE, self.x.threads) or 0)
+        parts = self.x.part(Partitions).of(step, "values", flow, values, columns, 1, number)
         jobs = [[c for of_shard in parts for c in of_shard[p]] for p in range(number)]
         del parts
         partial, final = self._phases(step)
-        store = self.spill.store(f"{step.name} states")
+        store = self.x.spill.store(f"{step.name} states")
         states: list[AnyChunk] = []
         output = columns_of(partial.schema)
         jobs.reverse()
         while jobs:
-            wave = [jobs.pop() for _ in range(min(self.threads, len(jobs)))]
-            rows = Flow(ChunkData(tuple(c.source() for c in columns), wave, self.spill.morsel_rows()), flow.schema)
-            groups = self._in_tables(partial, "", rows, lambda: self._sink(calls, "partial"))
-            states += [c for one in self._collect(partial, groups, output, "collected", store=store) for c in one]
-            self._forget_states(groups)
-        merged = Flow(ChunkData(tuple(c.source() for c in output), [states], self.spill.morsel_rows()), partial.schema)
-        return self._in_tables(final, "", merged, lambda: self._sink(calls, "final"))
+            wave = [jobs.pop() for _ in range(min(self.x.threads, len(jobs)))]
+            rows = Flow(ChunkData(tuple(c.source() for c in columns), wave, self.x.spill.morsel_rows()), flow.schema)
+            groups = self.x.part(Partitions).in_tables(partial, "", rows, lambda: self._sink(calls, "partial"))
+            states += [c for one in self.x.rows.collect(partial, groups, output, "collected", store=store) for c in one]
+            self.x.part(Partitions).forget_states(groups)
+        merged = Flow(
+            ChunkData(tuple(c.source() for c in output), [states], self.x.spill.morsel_rows()), partial.schema
+        )
+        return self.x.part(Partitions).in_tables(final, "", merged, lambda: self._sink(calls, "final"))
 
     def _sink(self, calls: Calls, phase: str) -> AggregateSink:
-        return make_sink(Grouping((), calls, phase, None, self.run.settings.equal_hashes), False)
+        return make_sink(Grouping((), calls, phase, None, self.x.run.settings.equal_hashes), False)
 
     def _phases(self, step: Aggregate) -> tuple[Aggregate, Aggregate]:
         """The step in two phases; kept with the kernels, which are found by their step."""
-        known = self.kernels.variants
+        known = self.x.kernels.variants
         for phase in ("partial", "final"):
             if (id(step), phase) not in known:
                 known[id(step), phase] = replace(step, phase=phase, name=f"{step.name} {phase}")

@@ -18,19 +18,21 @@ import ctypes
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from tsql.backends.local.lower.graph import Lowering, Node, Pipe
+from tsql.backends.local.lower.local_step import described
 from tsql.backends.local.run.dataset import ChunkData, Part, running_sums
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Reserved, Shared
-from tsql.backends.local.run.runner import Flow
 from tsql.backends.local.sort.sorting import changes, combine
 from tsql.backends.local.sort.window_rows import POSITION_NAME, CollectedRows, WindowShape, too_many_rows
-from tsql.backends.local.spill.partitions import FORCED_PARTITIONS, PARTITIONS, PartitionRunner
+from tsql.backends.local.spill.partitions import FORCED_PARTITIONS, PARTITIONS, Partitions
 from tsql.backends.local.spill.sorts import FAN_IN, ExternalSort, Order
 from tsql.backends.local.spill.spill import TABLE, AnyChunk, bytes_of
-from tsql.backends.local.steps.movement import MovementRunner
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.emit.batch import Morsels, SourceColumn
 from tsql.kernels.emit.rows import POSITION
@@ -41,7 +43,10 @@ from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.window_parts import CARRY_BYTES, part_words
 from tsql.kernels.windows.base import MOST_ROWS
 from tsql.kernels.windows.halo import Halo
-from tsql.planner.physical.operators.window import Window
+from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.backends.local.run.execution import Execution
 
 COPIES = 3
 """Rows of a job are held as they came, in one piece, and in order."""
@@ -135,21 +140,41 @@ def _moved(words: tuple[int, int, int, int], column: SourceColumn, rows: int) ->
 Job = CollectedRows | SortedBlocks
 
 
-class SpillingWindowRunner(MovementRunner, PartitionRunner):
-    """Makes jobs of the rows of a window step."""
+def window_pipes(step: Step, below: Node, about: Lowering) -> tuple[Pipe, ...]:
+    """The pipelines before a walk over sorted rows."""
+    rows = Pipe("rows", described(step), when="an expression is to be computed" if below.is_in_columns else "")
+    if not about.spills:
+        return (rows,)
+    full = "the rows of a shard outgrow their share of memory_limit"
+    return rows, Pipe("partition * of *", "partition rows by the hash of PARTITION BY", None, "a shard", when=full)
 
-    def _window_jobs(self, step: Window, shape: WindowShape, lists: list[list[AnyChunk]]) -> list[list[Job]]:
+
+class WindowJobs:
+    """Makes jobs of the rows of a window step, or of another that walks sorted rows."""
+
+    def __init__(self, x: Execution):
+        self.x = x
+
+    def rows(self, step: Step, flow: Flow, wanted: tuple[OutputColumn, ...], computed: bool) -> list[list[AnyChunk]]:
+        """The rows by shard; shards are not put together, since each has partitions of its own."""
+        if isinstance(flow.data, ChunkData) and not flow.operators and not computed:
+            return [list(one) for one in flow.data.chunks]
+        return self.x.rows.collect(step, flow, wanted, "rows")
+
+    def jobs(self, step: Step, shape: WindowShape, lists: list[list[AnyChunk]]) -> list[list[Job]]:
         """The jobs of each shard; without a limit the rows of a shard are one."""
-        keeps = self.spill.active
+        keeps = self.x.spill.active
         jobs: list[list[Job]] = [[] for _ in lists]
-        tasks = min(self.threads, len(lists))
+        tasks = min(self.x.threads, len(lists))
         halo = shape.halo
 
         def add(shape: WindowShape, shard: int, chunks: list[AnyChunk], level: int, whole: int) -> None:
             """Make jobs of chunks that belong to a shard; `whole`: the bytes of that from which they were split."""
             if not keeps or self._fits(shape, chunks, tasks):
                 jobs[shard].append(CollectedRows(shape, chunks, keeps))
-            elif shape.partition_keys and (level == 1 or self._can_split(level, whole, bytes_of(chunks))):
+            elif shape.partition_keys and (
+                level == 1 or self.x.part(Partitions).can_split(level, whole, bytes_of(chunks))
+            ):
                 again.append((shape, shard, chunks, level))
             else:
                 jobs[shard].append(self._unsplit(step, shape, chunks, halo))
@@ -174,17 +199,17 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
         return COPIES * bytes_of(chunks) + shape.working_bytes(sum(c.rows for c in chunks))
 
     def _fits(self, shape: WindowShape, chunks: list[AnyChunk], tasks: int) -> bool:
-        return not chunks or self._needed(shape, chunks) <= (self.spill.share(TABLE, tasks) or 0)
+        return not chunks or self._needed(shape, chunks) <= (self.x.spill.share(TABLE, tasks) or 0)
 
     def _placed(
-        self, step: Window, shape: WindowShape, lists: list[list[AnyChunk]], level: int, tasks: int
+        self, step: Step, shape: WindowShape, lists: list[list[AnyChunk]], level: int, tasks: int
     ) -> tuple[WindowShape, list[list[list[AnyChunk]]]]:
         """The rows of each list in partitions. They know their places in the input then, and need not be in its
         order."""
-        share = self.spill.share(TABLE, tasks) or 0
+        share = self.x.spill.share(TABLE, tasks) or 0
         number = self._window_partitions(max(self._needed(shape, chunks) for chunks in lists), share)
         schema = Schema(tuple(Field(c.name, c.type) for c in shape.columns))
-        data = ChunkData(tuple(c.source() for c in shape.columns), lists, self.spill.morsel_rows())
+        data = ChunkData(tuple(c.source() for c in shape.columns), lists, self.x.spill.morsel_rows())
         data.part_bytes = max(data.part_bytes, share // 4)
         placed = shape if shape.ties else shape.with_positions()
         columns = (
@@ -192,7 +217,7 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
             if shape.ties
             else (*shape.columns, OutputColumn(POSITION_NAME, Column(POSITION, BIGINT, False), False))
         )
-        return placed, self._partitions(
+        return placed, self.x.part(Partitions).of(
             step, "partition", Flow(data, schema), shape.partition_keys, columns, level, number
         )
 
@@ -200,11 +225,11 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
         """Into how many partitions rows should go that take so many bytes together; some will be larger than others."""
         return (
             FORCED_PARTITIONS
-            if self.spill.forced
+            if self.x.spill.forced
             else min(2 * PARTITIONS, 1 << max(1, (2 * bytes // share).bit_length()))
         )
 
-    def _unsplit(self, step: Window, shape: WindowShape, chunks: list[AnyChunk], halo: Halo | None) -> Job:
+    def _unsplit(self, step: Step, shape: WindowShape, chunks: list[AnyChunk], halo: Halo | None) -> Job:
         """Rows that are too large together and are in one partition, or may be."""
         if halo is None:
             return CollectedRows(shape, chunks, True)
@@ -227,13 +252,13 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
                 peers.add(arrays)
                 yield arrays
 
-        share = self.spill.share(TABLE) or 0
+        share = self.x.spill.share(TABLE) or 0
         sorter = ExternalSort(
-            self.spill.store(f"{step.name} runs"), Order(shape.keys, shape.places(shape.keys)), share, self.shared
+            self.x.spill.store(f"{step.name} runs"), Order(shape.keys, shape.places(shape.keys)), share, self.x.shared
         )
         runs = sorter.runs(list(chunks))
         while len(runs) > FAN_IN:
             runs = [sorter.write(sorter.merge(runs[i : i + FAN_IN])) for i in range(0, len(runs), FAN_IN)]
         blocks = sorter.write(noted(sorter.merge(runs))).blocks
-        self._record(step, "runs", self.shared.rows_done - rows, start)
+        self.x.pipelines.record(step, "runs", self.x.shared.rows_done - rows, start)
         return SortedBlocks(shape, list(blocks), halo, partitions.ends(), peers.ends())

@@ -1,6 +1,6 @@
 """Runs `combine`: the panes of each shard are collected and sorted, and a kernel walks them once and gives windows.
 
-Memory and spilling are those of a window step (`windows.py`, `windows.py`): a shard whose panes do not fit is split by
+Memory and spilling are those of a window step (`window.py`, `spill/windows.py`): a shard whose panes do not fit is split by
 its keys; the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted: they are
 walked where they lie."""
 
@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from tsql.backends.local.lower.graph import Lies, Lowering, Node, Shape, Way
+from tsql.backends.local.lower.local_step import LocalStep, runs
 from tsql.backends.local.run.dataset import BlockData, ChunkData, Dataset, GroupData, Part
-from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.sliced_groups import SlicedGroups
+from tsql.backends.local.sort.window_data import WindowData, nullable_columns, refuse_nulls
 from tsql.backends.local.sort.window_rows import WindowShape
-from tsql.backends.local.steps.window import WindowData, WindowRunner, nullable_columns, refuse_nulls
+from tsql.backends.local.spill.windows import WindowJobs, window_pipes
 from tsql.kernels.emit.batch import Morsels
 from tsql.kernels.emit.rows import POSITION
 from tsql.kernels.expr.nodes import Aggregate, Column, SortKey
@@ -26,6 +29,9 @@ from tsql.kernels.operators.aggregate.combine_groups import GroupCombineScan
 from tsql.kernels.operators.aggregate.groups import DenseAggregate
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.planner.physical.operators.combine import Combine
+
+IN_PLACE = Way("panes walked where they lie", "they are groups in arrays")
+SORTED = Way("panes collected and sorted")
 
 MORSEL_PLACES = 1 << 15
 """So many places of an array are looked at for a morsel, or those of one key."""
@@ -123,11 +129,20 @@ class SpreadPanes(BlockData):
         self.data.release()
 
 
-class CombineRunner(WindowRunner):
-    """Adds combine steps to windows."""
+@runs(Combine)
+class CombineStep(LocalStep[Combine]):
+    """Makes windows of panes."""
 
-    def _combine(self, step: Combine, flow: Flow) -> Flow:
+    @classmethod
+    def lower(cls, step: Combine, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        rows, *others = window_pipes(step, inputs[0], about)
+        rows = replace(rows, ways=(IN_PLACE, SORTED) if inputs[0].lies is Lies.GROUPS else ())
+        return Shape(source=f"windows of {step.name}", lies=Lies.OTHER, pipes=(rows, *others))
+
+    def flow(self, node: Node) -> Flow:
+        step, flow, jobs = node.step, self.x.flow(node.inputs[0]), self.x.part(WindowJobs)
         in_place = self._in_place(step, flow)
+        self.x.run.chose(step.name, (SORTED if in_place is None else IN_PLACE).name)
         if in_place is not None:
             return Flow(in_place, step.schema)
         placed = needs_places(step.calls, step.windows)
@@ -136,16 +151,16 @@ class CombineRunner(WindowRunner):
             *([OutputColumn(PLACE.name, Column(POSITION, BIGINT, False), False)] if placed else []),
         )
         shift = flow.data.shift if isinstance(flow.data, ChunkData) and len(step.by) == 1 else 0
-        lists = self._window_rows(step, flow, wanted, placed)
+        lists = jobs.rows(step, flow, wanted, placed)
         columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
         by = tuple(Column(n, flow.schema[n].type) for n in step.by)
-        tasks = max(1, min(self.threads, len(lists)))
+        tasks = max(1, min(self.x.threads, len(lists)))
         order = (SortKey(step.windows.order),)
         nullable = nullable_columns(lists, len(wanted))
         refuse_nulls(step, (step.windows.pane, step.windows.first, step.windows.last), wanted, nullable, lists)
         shape = PaneShape(step.name, tasks, columns, by, order, (), nullable, (), shift, step.calls, step.windows)
         return Flow(
-            PaneData(step, shape, self._window_jobs(step, shape, lists), self.shared, self.spill.active), step.schema
+            PaneData(step, shape, jobs.jobs(step, shape, lists), self.x.shared, self.x.spill.active), step.schema
         )
 
     def _in_place(self, step: Combine, flow: Flow) -> GroupPaneData | None:

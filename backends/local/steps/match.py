@@ -1,7 +1,7 @@
 """Runs row patterns: the rows of each shard are collected and sorted like those of a window, and a kernel walks them.
 
 The kernel is a source (kernels/operators/match.py), so that what follows runs in the same pass. A shard that does not
-fit memory is placed in parts by the hash of PARTITION BY (`windows.py`); a single partition must fit, since a match may
+fit memory is placed in parts by the hash of PARTITION BY (`spill/windows.py`); a single partition must fit, since a match may
 reach from its first row to its last."""
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from tsql.backends.local.lower.graph import Lies, Lowering, Node, Shape
+from tsql.backends.local.lower.local_step import LocalStep, host_pipes, runs
 from tsql.backends.local.run.dataset import Dataset
-from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.run.flow import Flow
+from tsql.backends.local.sort.window_data import WindowData, nullable_columns
 from tsql.backends.local.sort.window_rows import WindowShape
-from tsql.backends.local.steps.window import WindowData, WindowRunner, nullable_columns
+from tsql.backends.local.spill.windows import WindowJobs, window_pipes
 from tsql.kernels.expr.nodes import Column, Expr, Literal, Parameter
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.match import MatchScan
@@ -50,12 +53,19 @@ class MatchData(WindowData):
         return Dataset.spread(self, tasks)
 
 
-class MatchRunner(WindowRunner):
-    """Adds match steps to windows."""
+@runs(Match)
+class MatchStep(LocalStep[Match]):
+    """Finds matches of a pattern in the rows of each partition."""
 
-    def _match(self, step: Match, flow: Flow) -> Flow:
+    @classmethod
+    def lower(cls, step: Match, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        pipes = (*host_pipes(*step.spec.plain_expressions()), *window_pipes(step, inputs[0], about))
+        return Shape(source=f"search in sorted rows of {step.name}", lies=Lies.OTHER, pipes=pipes)
+
+    def flow(self, node: Node) -> Flow:
+        step, jobs = node.step, self.x.part(WindowJobs)
         before = step.spec.plain_expressions()
-        flow, computed = self._host_calls(step, flow, before)
+        flow, computed = self.x.hosts.calls(step, self.x.flow(node.inputs[0]), before)
         known = dict(zip(before, computed, strict=True))
         keys = {*step.spec.by, *(key.expr for key in step.spec.order)}
         extra: dict[Expr, Column] = {}
@@ -70,12 +80,12 @@ class MatchRunner(WindowRunner):
 
         spec = step.spec.over(column)
         wanted = (*columns_of(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
-        lists = self._window_rows(step, flow, wanted, bool(extra))
+        lists = jobs.rows(step, flow, wanted, bool(extra))
         columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
-        tasks = max(1, min(self.threads, len(lists)))
+        tasks = max(1, min(self.x.threads, len(lists)))
         shape = MatchShape(
             step.name, tasks, columns, spec.by, spec.order, (), nullable_columns(lists, len(wanted)), spec=spec
         )
-        jobs = self._window_jobs(step, shape, lists)
+        made = jobs.jobs(step, shape, lists)
         overlaps = not spec.is_one_row and spec.skip.kind != "past last row"
-        return Flow(MatchData(step, shape, jobs, self.shared, self.spill.active, overlaps=overlaps), step.schema)
+        return Flow(MatchData(step, shape, made, self.x.shared, self.x.spill.active, overlaps=overlaps), step.schema)

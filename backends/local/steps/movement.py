@@ -1,16 +1,19 @@
-"""Movement between the shards of one process: gather, redistribute, reshard, broadcast, multicast."""
+"""Runs movement between the shards of one process: rekey, redistribute, reshard, broadcast, multicast, gather."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from tsql.backends.local.run.dataset import BlockData, ChunkData, Dataset, GroupData, Part, SourceData, end_chunks
+from tsql.backends.local.lower.graph import Lies, Lowering, Node, Pipe, Shape, Way, relies_on_hashes
+from tsql.backends.local.lower.local_step import LocalStep, described, host_pipes, runs
+from tsql.backends.local.run.constants import row_count
+from tsql.backends.local.run.dataset import BlockData, ChunkData, GroupData, Part, SourceData, end_chunks
+from tsql.backends.local.run.flow import Flow, one_copy
 from tsql.backends.local.run.host import Context
-from tsql.backends.local.run.host_functions import HostFunctionRunner
-from tsql.backends.local.run.runner import Flow
-from tsql.backends.local.run.sliced_groups import relies_on_hashes, sliced
+from tsql.backends.local.run.sliced_groups import sliced
 from tsql.backends.local.spill.spill import AnyChunk
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.emit.batch import Morsels
@@ -20,158 +23,251 @@ from tsql.kernels.expr.types import BIGINT, INTEGER
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.multicast import Multicast as MulticastSink
 from tsql.kernels.operators.partition import Partition
-from tsql.planner.physical.movement import Multicast
+from tsql.planner.physical.movement import Broadcast, Gather, Multicast, Redistribute, Rekey, Reshard
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.combine import Combine
+from tsql.planner.physical.operators.join import HashJoin
+from tsql.planner.physical.operators.limit import Limit
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import Step
 
+SLICED = Way("groups cut where they lie", "they are in arrays, and nobody relies on the shards of hashes")
+MOVED = Way("rows written to their shards")
 
-def one_copy(flow: Flow) -> Flow:
-    """The rows of a flow once: those of one shard, where every shard has all of them."""
-    return replace(flow, data=first_shard(flow.data), replicated=False) if flow.replicated else flow
-
-
-def first_shard(data: Dataset) -> Dataset:
-    """One copy of a replicated dataset."""
-    return ChunkData(data.columns, data.chunks[:1], data.batch_rows)
+MakeSink = Callable[[tuple[OutputColumn, ...], int | None, int], Partition]
+"""A sink for columns, an expected number of rows per shard and worker, and the rows of the largest chunk."""
 
 
-class MovementRunner(HostFunctionRunner):
-    """Moves rows between shards."""
+@runs(Rekey)
+class RekeyStep(LocalStep[Rekey]):
+    """Says by what rows will be placed, and does nothing."""
 
-    def _gather(self, step: Step, flow: Flow, limit: int | None = None) -> Flow:
+    counts_rows = False
+
+    @classmethod
+    def lower(cls, step: Rekey, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        return Shape()
+
+    def flow(self, node: Node) -> Flow:
+        return self.x.flow(node.inputs[0])
+
+
+@runs(Gather)
+class GatherStep(LocalStep[Gather]):
+    """All rows in one shard. Groups are merged as they are read; of a scan no more than a limit asks for is read."""
+
+    counts_rows = False
+
+    @classmethod
+    def lower(cls, step: Gather, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        below, users = inputs[0], about.users_of(step)
+        if not users or below.lies is Lies.GROUPS or below.is_in_columns:
+            # The last gather only hands out what is there.
+            copies = Pipe("collect", described(step), when="every shard has all rows")
+            return Shape(pipes=(copies,) if not users and below.is_replicated and below.has_operators else ())
+        if not all(isinstance(u, Limit) and not u.is_percentage for u in users):
+            return Shape(source=f"rows of {step.name}", pipes=(Pipe("collect", described(step)),))
+        if below.lies is not Lies.SCAN:
+            return Shape(source=f"rows of {step.name}", pipes=(Pipe("collect *", described(step)),))
+        some = Pipe("first *", described(step), when="rows are multiplied on the way")
+        return Shape(source=f"rows of {step.name}", pipes=(Pipe("first", described(step)), some))
+
+    def flow(self, node: Node) -> Flow:
+        return self.gathered(node.step, self.x.flow(node.inputs[0]), self._rows_asked(node))
+
+    def gathered(self, step: Step, flow: Flow, limit: int | None = None) -> Flow:
+        """The rows of a flow in one shard; `limit`: more of them are not needed."""
+        x = self.x
         if isinstance(flow.data, GroupData):
-            merged = GroupData(flow.data.sink, flow.data.states, self.shared, flow.data.origin, merged=True)
+            merged = GroupData(flow.data.sink, flow.data.states, x.shared, flow.data.origin, merged=True)
             return Flow(merged, flow.schema, flow.operators)
         if limit is not None and isinstance(flow.data, SourceData | BlockData):
-            return self._gather_first(step, flow, limit)
+            return self._first(step, flow, limit)
         # Of copies one is taken before anything is collected: afterwards rows of all shards may be in one list.
-        collected = self._collected(step, one_copy(flow), limit, together=True)
+        collected = x.rows.collected(step, one_copy(flow), limit, together=True)
         chunks = [c for one in collected.data.chunks for c in one]
-        return Flow(ChunkData(collected.data.columns, [chunks], self.spill.morsel_rows()), flow.schema)
+        return Flow(ChunkData(collected.data.columns, [chunks], x.spill.morsel_rows()), flow.schema)
 
-    def _gather_first(self, step: Step, flow: Flow, limit: int) -> Flow:
+    def _first(self, step: Step, flow: Flow, limit: int) -> Flow:
         """The first rows of a scan, and some more: it is read in waves until there are enough. Where a row may become
         many, no more than that are kept of a morsel."""
         columns = columns_of(flow.schema)
         chunks: list[AnyChunk] = []
         most = limit if any(o.multiplies for o in flow.operators) else None
-        for wave in flow.data.waves(self.threads):
-            chunks += self._collect(
-                step, replace(flow, data=wave), columns, "first" if most is None else f"first {most}", most
-            )[0]
+        role = "first" if most is None else f"first {most}"
+        for wave in flow.data.waves(self.x.threads):
+            chunks += self.x.rows.collect(step, replace(flow, data=wave), columns, role, most)[0]
             if sum(c.rows for c in chunks) >= limit:
                 break
-        return self._chunk_flow(columns, [chunks], flow)
+        return self.x.rows.chunk_flow(columns, [chunks], flow)
 
-    def _redistribute(self, step: Step, flow: Flow, shards: int) -> Flow:
-        names = self._key(step)
-        free = not relies_on_hashes(step, self.users, self.hands_out_shards)
-        cut = sliced(flow, names, shards) if free else None
-        if cut is not None:
-            return replace(flow, data=cut)
-        compact = free and self._gains_from_near_keys(step, flow, names, shards)
-        key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in names)
-        equal, keeps_order = self.run.settings.equal_hashes, self._keeps_order(step)
-        # Where nothing is taken away in between, the batches of a source fill the same chunks.
-        leaves_open = not keeps_order and not self.spill.active and not self.interpret
-        return self._sent(
-            step, flow, shards, lambda columns, expected, most: Partition(columns, key, shards, equal, keeps_order, expected, most=most, leaves_open=leaves_open, compact=compact), leaves_open
-        )  # fmt: skip
+    def _rows_asked(self, node: Node) -> int | None:
+        """How many rows the users of a node take at most, where all of them are limits."""
+        limits = [u.step for u in node.users if isinstance(u.step, Limit) and not u.step.is_percentage]
+        parameters = self.x.run.parameters
+        asked = [(row_count(s.count, parameters), row_count(s.offset, parameters) or 0) for s in limits]
+        known = len(asked) == len(node.users) and asked and all(count is not None for count, _ in asked)
+        return max(count + offset for count, offset in asked) if known else None
 
-    def _gains_from_near_keys(self, step: Step, flow: Flow, key: tuple[str, ...], shards: int) -> bool:
-        """Whether the rows are sorted by an integer key: keys that are near each other are counted out."""
-        users = self.users.get(id(step), [])
-        is_power = shards > 1 and shards & (shards - 1) == 0
-        by_key = bool(users) and all(isinstance(u, Combine) and u.by == key for u in users)
-        return (
-            by_key
-            and is_power
-            and len(key) == 1
-            and flow.schema[key[0]].type in (BIGINT, INTEGER)
-            and not self.spill.active
-            and not self.run.settings.equal_hashes
-        )
 
-    def _key(self, step: Step) -> tuple[str, ...]:
-        """The key that the rows of a step's input carry, by the names that they have there."""
-        known: dict[int, Properties] = {}
-        for below in step.inputs[0].walk():
-            known[id(below)] = below.provides(tuple(known[id(i)] for i in below.inputs), 1)
-        return known[id(step.inputs[0])].key
+@runs(Reshard)
+class ReshardStep(LocalStep[Reshard]):
+    """Whole chunks, in turn, to each shard."""
 
-    def _multicast(self, step: Multicast, flow: Flow, shards: int) -> Flow:
-        flow, to = self._host_calls(step, flow, step.to)
-        flow = replace(flow, schema=step.schema)
-        return self._sent(
-            step,
-            flow,
-            shards,
-            lambda columns, expected, most: MulticastSink(columns, to, shards, self._keeps_order(step), expected, most),
-        )
+    counts_rows = False
 
-    def _sent(
-        self,
-        step: Step,
-        flow: Flow,
-        shards: int,
-        make: Callable[[tuple[OutputColumn, ...], int | None, int], Partition],
-        leaves_open: bool = False,
-    ) -> Flow:
-        """The rows in the shards to which a sink writes them; it is made for columns, an expected number of rows per
-        shard and worker, and the rows of the largest chunk. `leaves_open`: its chunks are ended when all of the input
+    @classmethod
+    def lower(cls, step: Reshard, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        pipes = () if inputs[0].is_in_columns else (Pipe("collect", described(step)),)
+        return Shape(source=f"rows of {step.name}", pipes=pipes)
+
+    def flow(self, node: Node) -> Flow:
+        x, flow = self.x, self.x.flow(node.inputs[0])
+        collected = x.rows.collected(node.step, flow, together=True)
+        dealt: list[list[AnyChunk]] = [[] for _ in range(node.step.shards or x.graph.shards)]
+        for number, chunk in enumerate(c for one in collected.data.chunks for c in one):
+            dealt[number % len(dealt)].append(chunk)
+        return Flow(ChunkData(collected.data.columns, dealt, x.spill.morsel_rows()), flow.schema)
+
+
+@runs(Broadcast)
+class BroadcastStep(LocalStep[Broadcast]):
+    """All rows in each shard: the same chunks. A join that builds them looks at its input itself (`hash_join.py`)."""
+
+    counts_rows = False
+
+    @classmethod
+    def lower(cls, step: Broadcast, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        if all(is_built(step, user) for user in about.users_of(step)):
+            return Shape()
+        pipes = () if inputs[0].is_in_columns else (Pipe("collect", described(step)),)
+        return Shape(source=f"rows of {step.name}", pipes=pipes)
+
+    def flow(self, node: Node) -> Flow:
+        x, flow = self.x, self.x.flow(node.inputs[0])
+        collected = x.rows.collected(node.step, flow, together=True)
+        copies = [[c for one in collected.data.chunks for c in one]] * (node.step.shards or x.graph.shards)
+        return Flow(ChunkData(collected.data.columns, copies, x.spill.morsel_rows()), flow.schema, replicated=True)
+
+
+class SendingStep(LocalStep[Step]):
+    """Base of the steps that write each row to shards."""
+
+    counts_rows = False
+
+    def send(self, step: Step, flow: Flow, shards: int, make: MakeSink, leaves_open: bool = False) -> Flow:
+        """The rows in the shards to which a sink writes them. `leaves_open`: its chunks are ended when all of the input
         has been read."""
-        columns = columns_of(flow.schema)
+        x, columns = self.x, columns_of(flow.schema)
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
-        flow = self._coalesced(one_copy(flow))
+        flow = x.pipelines.coalesced(one_copy(flow))
         per_shard = None if flow.data.rows is None else flow.data.rows // (shards * flow.data.shards)
-
-        store, most = self.spill.store(step.name), self.spill.chunk_rows(columns, shards)
+        store, most = x.spill.store(step.name), x.spill.chunk_rows(columns, shards)
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
-            taken = self._taken(context, columns, part, store, shards, sink.shard_bytes)
+            taken = x.rows.taken(context, columns, part, store, shards, sink.shard_bytes)
             with lock:
                 for target, chunks in zip(lists, taken, strict=True):
                     target += chunks
 
         shift = 0
-        for number, (sink, context) in enumerate(
-            self._run(step, "", flow, lambda: make(columns, per_shard, most), None if leaves_open else take)
-        ):
+        made = x.pipelines.run(step, "", flow, lambda: make(columns, per_shard, most), None if leaves_open else take)
+        for number, (sink, context) in enumerate(made):
             if leaves_open:
                 end_chunks(sink, context)
                 take(sink, context, Part(None, Morsels(0), (number,)), number)
-            self._close(context)
+            x.states.close(context)
             shift = sink.shift
         for one in lists:
             one.sort(key=lambda c: c.order)
-        sent = self._chunk_flow(columns, lists, flow)
+        sent = x.rows.chunk_flow(columns, lists, flow)
         sent.data.shift = shift
         return sent
 
-    def _keeps_order(self, step: Step) -> bool:
-        """Whether a consumer of rows that move depends on the order of rows; most aggregates do not, and windows of
-        panes do not."""
-        users = self.users.get(id(step), [])
 
-        def is_free(user: Step) -> bool:
-            groups = isinstance(user, Aggregate) or (isinstance(user, Combine) and user.windows.kind != "rows")
-            return groups and not any(plain_body(c).wants_position for _, c in user.calls)
+@runs(Redistribute)
+class RedistributeStep(SendingStep):
+    """Rows of one key to one shard."""
 
-        return not users or not all(map(is_free, users))
+    @classmethod
+    def lower(cls, step: Redistribute, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        ways = (SLICED, MOVED) if inputs[0].lies is Lies.GROUPS else ()
+        return Shape(source=f"rows of {step.name}", pipes=(Pipe("", described(step), ways=ways),))
 
-    def _reshard(self, step: Step, flow: Flow, shards: int) -> Flow:
-        collected = self._collected(step, flow, together=True)
-        dealt: list[list[AnyChunk]] = [[] for _ in range(shards)]
-        for number, chunk in enumerate(c for one in collected.data.chunks for c in one):
-            dealt[number % shards].append(chunk)
-        return Flow(ChunkData(collected.data.columns, dealt, self.spill.morsel_rows()), flow.schema)
-
-    def _broadcast(self, step: Step, flow: Flow, shards: int) -> Flow:
-        collected = self._collected(step, flow, together=True)
-        chunks = [c for one in collected.data.chunks for c in one]
-        return Flow(
-            ChunkData(collected.data.columns, [chunks] * shards, self.spill.morsel_rows()), flow.schema, replicated=True
+    def flow(self, node: Node) -> Flow:
+        x, step, flow = self.x, node.step, self.x.flow(node.inputs[0])
+        shards, names = step.shards or x.graph.shards, _key(step)
+        free = not relies_on_hashes(node, x.graph.hands_out_shards)
+        cut = sliced(flow, names, shards) if free else None
+        x.run.chose(step.name, (MOVED if cut is None else SLICED).name)
+        if cut is not None:
+            return replace(flow, data=cut)
+        keeps_order = _keeps_order(node)
+        # Where nothing is taken away in between, the batches of a source fill the same chunks.
+        leaves_open = not keeps_order and not x.spill.active and not x.interpret
+        key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in names)
+        make = partial(
+            Partition,
+            leaves_open=leaves_open,
+            compact=free and self._gains_from_near_keys(node, flow, names, shards),
         )
+        equal = x.run.settings.equal_hashes
+
+        def sink(columns: tuple[OutputColumn, ...], expected: int | None, most: int) -> Partition:
+            return make(columns, key, shards, equal, keeps_order, expected, most=most)
+
+        return self.send(step, flow, shards, sink, leaves_open)
+
+    def _gains_from_near_keys(self, node: Node, flow: Flow, key: tuple[str, ...], shards: int) -> bool:
+        """Whether the rows are sorted by an integer key: keys that are near each other are counted out."""
+        users = [u.step for u in node.users]
+        if not users or not all(isinstance(u, Combine) and u.by == key for u in users):
+            return False
+        is_power = shards > 1 and shards & (shards - 1) == 0
+        is_integer = len(key) == 1 and flow.schema[key[0]].type in (BIGINT, INTEGER)
+        return is_power and is_integer and not self.x.spill.active and not self.x.run.settings.equal_hashes
+
+
+@runs(Multicast)
+class MulticastStep(SendingStep):
+    """Each row to the shards that its expressions name."""
+
+    @classmethod
+    def lower(cls, step: Multicast, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        return Shape(source=f"rows of {step.name}", pipes=(*host_pipes(*step.to), Pipe("", described(step))))
+
+    def flow(self, node: Node) -> Flow:
+        x, step = self.x, node.step
+        shards = step.shards or x.graph.shards
+        flow, to = x.hosts.calls(step, x.flow(node.inputs[0]), step.to)
+        keeps_order = _keeps_order(node)
+
+        def sink(columns: tuple[OutputColumn, ...], expected: int | None, most: int) -> Partition:
+            return MulticastSink(columns, to, shards, keeps_order, expected, most)
+
+        return self.send(step, replace(flow, schema=step.schema), shards, sink)
+
+
+def is_built(step: Broadcast, user: Step) -> bool:
+    """Whether a join builds one table, for all shards, of rows that are broadcast between them."""
+    return step.scope == "local" and isinstance(user, HashJoin) and user.inputs[user.build == "right"] is step
+
+
+def _key(step: Step) -> tuple[str, ...]:
+    """The key that the rows of a step's input carry, by the names that they have there."""
+    known: dict[int, Properties] = {}
+    for below in step.inputs[0].walk():
+        known[id(below)] = below.provides(tuple(known[id(i)] for i in below.inputs), 1)
+    return known[id(step.inputs[0])].key
+
+
+def _keeps_order(node: Node) -> bool:
+    """Whether a consumer of rows that move depends on the order of rows; most aggregates do not, and windows of panes do
+    not."""
+
+    def is_free(user: Step) -> bool:
+        groups = isinstance(user, Aggregate) or (isinstance(user, Combine) and user.windows.kind != "rows")
+        return groups and not any(plain_body(c).wants_position for _, c in user.calls)
+
+    return not node.users or not all(is_free(user.step) for user in node.users)

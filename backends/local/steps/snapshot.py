@@ -3,7 +3,7 @@ are, and a kernel walks them once (kernels/operators/snapshot.py). It is a sourc
 pass.
 
 Rows that do not fit memory are placed in partitions by the hash of the keys and sorted and walked part by part
-(`windows.py`). The rows of one group are walked together: a group that does not fit is tried in memory, and refused if
+(`spill/windows.py`). The rows of one group are walked together: a group that does not fit is tried in memory, and refused if
 that is not enough."""
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from tsql.backends.local.lower.graph import Lies, Lowering, Node, Shape
+from tsql.backends.local.lower.local_step import LocalStep, host_pipes, runs
 from tsql.backends.local.run.dataset import Dataset, Part
-from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.run.flow import Flow
+from tsql.backends.local.sort.window_data import WindowData, nullable_columns, refuse_nulls
 from tsql.backends.local.sort.window_rows import WindowShape
-from tsql.backends.local.steps.window import WindowData, WindowRunner, nullable_columns, refuse_nulls
+from tsql.backends.local.spill.windows import WindowJobs, window_pipes
 from tsql.kernels.expr.nodes import Aggregate, Column, Expr, Literal, Parameter, SortKey
 from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.snapshot import SnapshotScan, SnapshotShape
-from tsql.planner.logical.tree import map_call
+from tsql.planner.logical.calls import map_call
 from tsql.planner.physical.operators.snapshot import Snapshot
 
 MOST_RESULTS = 2
@@ -62,12 +65,19 @@ class SnapshotData(WindowData):
         return Dataset.spread(self, tasks)
 
 
-class SnapshotRunner(WindowRunner):
-    """Adds snapshot steps to windows."""
+@runs(Snapshot)
+class SnapshotStep(LocalStep[Snapshot]):
+    """Gives one row per group and maximal time in which its results do not change."""
 
-    def _snapshot(self, step: Snapshot, flow: Flow) -> Flow:
+    @classmethod
+    def lower(cls, step: Snapshot, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        pipes = (*host_pipes(*step.expressions()), *window_pipes(step, inputs[0], about))
+        return Shape(source=f"walk over sorted lifetimes of {step.name}", lies=Lies.OTHER, pipes=pipes)
+
+    def flow(self, node: Node) -> Flow:
+        step, jobs = node.step, self.x.part(WindowJobs)
         expressions = tuple(dict.fromkeys(step.expressions()))
-        flow, computed = self._host_calls(step, flow, expressions)
+        flow, computed = self.x.hosts.calls(step, self.x.flow(node.inputs[0]), expressions)
         known = dict(zip(expressions, computed, strict=True))
         extra: dict[Expr, Column] = {}
 
@@ -85,12 +95,12 @@ class SnapshotRunner(WindowRunner):
         by = tuple(Column(name, given[name].type) for name in step.by)
         start, end = (Column(name, TIMESTAMP, False) for name in step.lifetime)
         wanted = (*columns_of(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
-        lists = self._window_rows(step, flow, wanted, bool(extra))
+        lists = jobs.rows(step, flow, wanted, bool(extra))
         nullable = nullable_columns(lists, len(wanted))
         refuse_nulls(step, step.lifetime, wanted, nullable, lists)
         shape = SortedLifetimes(
             step.name,
-            max(1, min(self.threads, len(lists))),
+            max(1, min(self.x.threads, len(lists))),
             tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted),
             by,
             (SortKey(start),),
@@ -98,5 +108,6 @@ class SnapshotRunner(WindowRunner):
             nullable,
             snapshot=SnapshotShape(by, start, end, step.span, calls, step.ends),
         )
-        jobs = self._window_jobs(step, shape, lists)
-        return Flow(SnapshotData(step, shape, jobs, self.shared, self.spill.active), step.schema)
+        return Flow(
+            SnapshotData(step, shape, jobs.jobs(step, shape, lists), self.x.shared, self.x.spill.active), step.schema
+        )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.emit.context import PipelineKernel
-from tsql.kernels.emit.datum import Datum, null
+from tsql.kernels.emit.datum import Datum, Row, null
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
@@ -224,7 +224,7 @@ def _register(t: Type, at: int) -> None:
     )
 
     @function("strftime", args=args, returns=VARCHAR, constant=(at,), nulls="expression", examples=(example,))
-    def strftime(k: PipelineKernel, call: Call, row: object) -> Datum:
+    def strftime(k: PipelineKernel, call: Call, row: Row) -> Datum:
         from tsql.kernels.emit.expressions import emit
 
         text = constant_format("strftime", call.args[at], call)

@@ -93,6 +93,10 @@ class Build(Sink):
 
     needs_probe = True
 
+    def has_exact_groups(self, data: list[Datum]) -> bool:
+        """Whether a row with such keys is led to a group of its own keys, or to none."""
+        return False
+
     def __init__(
         self,
         columns: tuple[tuple[str, Expr], ...],
@@ -210,6 +214,7 @@ class BuildRow(CachedRow):
 
     def make(self, k: PipelineKernel, name: str) -> Datum:
         if name == POSITION:
+            assert self.position is not None, "asked for a position that the join does not give"
             return Datum(BIGINT, (self.position,))
         d = self.layout.read(k, self.entry, self.layout.index[name])
         return d if self.valid is None else d.with_valid(both(d.valid, self.valid))
@@ -342,6 +347,7 @@ class Probe(Operator):
                 with k.when(~walk.at_end if self.kind == "semi" else walk.at_end):
                     push(k, row)
             case "mark":
+                assert self.mark is not None, "a mark join names its mark"
                 push(k, JoinedRow(row, None, {self.mark: self._marked(k, row, data, walk)}))
             case "touch":
                 with k.forever() as loop:

@@ -7,16 +7,27 @@ phase=final, the rows of a group must be in one shard.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.aggregates.bodies import plain_body, state_names
+from tsql.kernels.aggregates.registry import AGGREGATES
+from tsql.kernels.emit.dense import KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.planner.cost import constants as cost
+from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.aggregate_states import can_split
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine, seen, width
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import assignment, assignments, identifier
 
 PHASES = ("partial", "merge", "final", "complete")
 WORDS = ("phase", "by")
@@ -61,11 +72,8 @@ class Aggregate(Step):
     def requires(self) -> tuple[Requirement, ...]:
         if self.exports:
             return (ONCE,)
-        if not self.by:
-            return (SINGLE,)
-        if not all(isinstance(e, Column) for _, e in self.by):
-            return (SINGLE,)
-        return (Requirement("placed", tuple(e.name for _, e in self.by)),)
+        names = tuple(e.name for _, e in self.by if isinstance(e, Column))
+        return (Requirement("placed", names),) if names and len(names) == len(self.by) else (SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         found = by_keys(given[0], {e.name: n for n, e in self.by if isinstance(e, Column)})
@@ -75,9 +83,73 @@ class Aggregate(Step):
         found = [(self.inputs[0], e.name) for n, e in self.by if n == column and isinstance(e, Column)]
         return found if found or self.phase != "merge" else [(self.inputs[0], column)]
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import assignment, assignments, identifier
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return super().needs(wanted) if self.absorbs else self.used()
 
+    @property
+    def depends_on_order(self) -> bool:
+        return any(function.ordered for _, c in self.calls for function in AGGREGATES.overloads.get(c.name, ()))
+
+    def promised(self, below: list[Progress]) -> Progress:
+        if self.phase != "partial":
+            return super().promised(below)
+        # The state of a minimum or maximum over rows to come has the bound of its argument.
+        ends = [
+            (n, c.args[0]) for n, c in self.calls if c.name in ("min", "max") and len(c.args) == 1 and n in self.schema
+        ]
+        return below[0].of([*self.by, *ends])
+
+    def closes(self, below: Callable[[], Progress]) -> bool:
+        return not self.exports and bool(below().of(self.by).bounds)
+
+    def expected_groups(self, given: Estimate) -> float:
+        """Over all shards, and never more than there are rows."""
+        if self.groups is not None:
+            return max(1.0, min(float(self.groups), given.rows))
+        product = 1.0
+        for _, key in self.by:
+            known = given.distinct(key)
+            product *= max(1.0, given.rows * cost.GROUPS_OF_UNKNOWN_KEYS) if known is None else known
+        return max(1.0, min(product, given.rows))
+
+    def _tables(self, given: Estimate, machine: Machine) -> int:
+        """How many tables of groups are made: one per shard, but partial groups of more shards than cores go to one per
+        core."""
+        shards = given.properties.shards
+        return min(shards, machine.shards) if self.exports else shards
+
+    def _is_dense(self, given: Estimate, groups: float) -> bool:
+        """Whether the groups will be in an array, by the bounds of the keys."""
+        possible = 1.0
+        for _, key in self.by:
+            known = given.bounds(key)
+            if known is None:
+                return False
+            possible *= known[1] - known[0] + 1
+        return possible <= min(LARGEST_DENSE, KEYS_PER_GROUP * groups)
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        groups, tables = self.expected_groups(given[0]), self._tables(given[0], machine)
+        return tables * seen(groups, given[0].rows / tables) if self.exports else groups
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        (below,) = given
+        groups, tables, costs = self.expected_groups(below), self._tables(below, machine), machine.costs
+        placed = below.properties.placed is not None and not self.exports
+        here = groups / tables if placed or tables == 1 else seen(groups, below.rows / tables)
+        fits = here <= cost.CACHED_GROUPS or self._is_dense(below, groups)
+        if self.absorbs:
+            each = costs.merge_ns if fits else costs.merge_ns + costs.miss_ns - costs.group_ns
+        else:
+            each = costs.group_ns if fits else costs.miss_ns
+        return machine.work(below.rows * each, tables, here * tables * width(self.schema))
+
+    def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
+        if self.absorbs or not given[0].knows(self.by):
+            return self.unknown
+        return logical.Aggregate(given[0].shadow, self.by, ())
+
+    def attributes(self) -> list[tuple[str, str]]:
         phase = [] if self.phase == "complete" else [("phase", self.phase)]
         if self.absorbs:
             # The arguments were consumed by the partial phase; the types say which state is merged.
@@ -86,7 +158,7 @@ class Aggregate(Step):
         return [*phase, ("by", assignments(self.by)), *(assignment(n, c, WORDS) for n, c in self.calls)]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         phase = attributes.choice("phase", PHASES, "complete")
         schema = inputs[0].schema
         by = tuple((n, context.expression(t, schema)) for n, t in context.assignments(attributes.items("by")))
@@ -106,7 +178,7 @@ class Aggregate(Step):
             step.check_states(origin, context)
         return step
 
-    def check_states(self, origin: Aggregate, context: Any) -> None:
+    def check_states(self, origin: Aggregate, context: LineContext) -> None:
         known = dict(origin.calls)
         for name, call in self.calls:
             if known.get(name) != call:
@@ -123,11 +195,6 @@ class Aggregate(Step):
                     raise context.error(
                         f"{column} is not the state of {name} any more: it is the column {there} of {step.name}"
                     )
-
-
-def can_split(call: AggregateCall) -> bool:
-    """Whether a partial state of the call can be handed on and merged."""
-    return plain_body(call).decomposable and not call.distinct and not call.order
 
 
 def other_origin(step: Step, column: str, origin: Aggregate) -> tuple[Step, str] | None:

@@ -10,12 +10,14 @@ without keys, or with one key, that do not fit memory."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
 from tsql.planner.logical.asof import ASOF_KINDS, NEAREST
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.join import HashJoin, read_key, read_sides
 from tsql.planner.physical.properties import ANY, ONCE, REPLICATED, Properties, Requirement
 from tsql.planner.physical.step import Step
@@ -51,8 +53,9 @@ class AsofJoin(HashJoin):
         """The tolerance in units of the compared numbers."""
         if self.tolerance is None:
             return None
-        value = self.tolerance.value
-        return value[1] * DAY_US + value[2] if isinstance(value, tuple) else value
+        value: Any = self.tolerance.value
+        length: int | float = value[1] * DAY_US + value[2] if isinstance(value, tuple) else value
+        return length
 
     def needed(self, built: int) -> set[str]:
         used = set(self.condition.columns()) if self.condition is not None else set()
@@ -60,6 +63,10 @@ class AsofJoin(HashJoin):
 
     def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
         return (ANY, ANY) if self._meet(given) else (ONCE, REPLICATED)
+
+    @property
+    def depends_on_order(self) -> bool:
+        return True
 
     def attributes(self) -> list[tuple[str, str]]:
         text = [("kind", self.kind)]
@@ -73,7 +80,7 @@ class AsofJoin(HashJoin):
         return text + ([("walks", "yes")] if self.walks else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         kind = attributes.choice("kind", ASOF_KINDS, "inner")
         left, right, both = read_sides(inputs, context)
         keys = (
@@ -82,7 +89,7 @@ class AsofJoin(HashJoin):
             else ()
         )
         at = context.expression(attributes.text("at"), both)
-        if not _is_comparison(at, left, right):
+        if not isinstance(at, Call) or not _is_comparison(at, left, right):
             raise attributes.error(
                 "at",
                 (
@@ -91,7 +98,7 @@ class AsofJoin(HashJoin):
                 ),
             )
         condition, tolerance = attributes.condition("where", both), attributes.expression("tolerance", both)
-        if tolerance is not None and not is_tolerance(tolerance, at.args[0]):
+        if tolerance is not None and not (isinstance(tolerance, Literal) and is_tolerance(tolerance, at.args[0])):
             raise attributes.error(
                 "tolerance",
                 (
@@ -106,7 +113,7 @@ class AsofJoin(HashJoin):
             condition=condition,
             range=(at,),
             walks=attributes.flag("walks"),
-            tolerance=tolerance,
+            tolerance=tolerance if isinstance(tolerance, Literal) else None,
         )
 
 
@@ -116,8 +123,8 @@ def is_sortable(t: Type) -> bool:
     return exact or t.is_float or t.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
 
 
-def _is_comparison(at: Expr, left: Schema, right: Schema) -> bool:
-    if not (isinstance(at, Call) and at.name in NEAREST and is_sortable(at.args[0].type)):
+def _is_comparison(at: Call, left: Schema, right: Schema) -> bool:
+    if not (at.name in NEAREST and is_sortable(at.args[0].type)):
         return False
     return all(
         expr.columns() and all(c in side for c in expr.columns())

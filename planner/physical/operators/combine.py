@@ -19,18 +19,26 @@ time in the others; states have positions in the input in them, so that sessions
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
+from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.operators.aggregate.combine import KINDS, Windows
+from tsql.planner.logical.aggregate_states import can_combine
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, width
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
+from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import assignment, identifier
 
 NAMES = ("pane", "first", "last", "start", "end", "id")
 NUMBERS = ("slide", "size", "width", "offset", "gap")
@@ -43,7 +51,7 @@ class Combine(Step):
 
     by: tuple[str, ...] = ()
     calls: tuple[tuple[str, AggregateCall], ...] = ()
-    windows: Windows | None = None
+    windows: Windows = field(kw_only=True)
 
     op = "combine"
     label = "windows"
@@ -51,7 +59,7 @@ class Combine(Step):
     @cached_property
     def schema(self) -> Schema:
         fields = [self.inputs[0].schema[n] for n in self.by]
-        fields += [Field(n, TIMESTAMP, False) for n in (self.windows.start, self.windows.end)]
+        fields += [Field(n, TIMESTAMP, False) for n in (self.windows.start, self.windows.end) if n]
         fields += [Field(self.windows.id, BIGINT, False)] if self.windows.id is not None else []
         return Schema((*fields, *(Field(n, c.type) for n, c in self.calls)))
 
@@ -64,9 +72,34 @@ class Combine(Step):
     def carries(self, column: str) -> list[tuple[Step, str]]:
         return [(self.inputs[0], column)] if column in self.by else []
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import assignment, identifier
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        if self.windows.over == "states":
+            return super().needs(wanted)
+        return self.used(*self.by, *(n for n in (self.windows.pane, self.windows.first, self.windows.last) if n))
 
+    @property
+    def depends_on_order(self) -> bool:
+        return self.windows.kind == "rows" or any(
+            function.ordered for _, c in self.calls for function in AGGREGATES.overloads.get(c.name, ())
+        )
+
+    def closes(self, below: Callable[[], Progress]) -> bool:
+        return self.windows.kind != "rows" and bool({self.windows.pane or self.windows.first} & below().bounds.keys())
+
+    @property
+    def held(self) -> Step:
+        return self.inputs[0]
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        entering = given[0].rows
+        return machine.work(
+            entering * levels(given[0]) * machine.costs.sort_ns + rows * machine.costs.row_ns,
+            properties.shards,
+            entering * width(self.inputs[0].schema),
+            breaks=True,
+        )
+
+    def attributes(self) -> list[tuple[str, str]]:
         spec = self.windows
         numbers = [(n, str(getattr(spec, n))) for n in NUMBERS if getattr(spec, n) is not None]
         names = [(n, identifier(getattr(spec, n))) for n in NAMES if getattr(spec, n) is not None]
@@ -81,17 +114,17 @@ class Combine(Step):
         ]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         kind = attributes.choice("kind", KINDS)
-        numbers = {name: attributes.integer(name) for name in NUMBERS}
-        names = {
+        about: dict[str, Any] = {name: attributes.integer(name) for name in NUMBERS}
+        about |= {
             n: attributes.column(n, schema, inputs[0].name, BIGINT if n == "pane" else TIMESTAMP)
             for n in ("pane", "first", "last")
         }
-        names |= {n: None if attributes.optional(n) is None else attributes.name(n) for n in ("start", "end", "id")}
+        about |= {n: None if attributes.optional(n) is None else attributes.name(n) for n in ("start", "end", "id")}
         try:
-            windows = Windows(kind, **numbers, **names, over=attributes.choice("over", ("states", "rows"), "states"))
+            windows = Windows(kind, **about, over=attributes.choice("over", ("states", "rows"), "states"))
         except ValueError as error:
             raise context.error(str(error)) from None
         by = attributes.columns("by", schema, inputs[0].name)
@@ -108,16 +141,10 @@ class Combine(Step):
         return cls(inputs, by=by, calls=_checked(calls, context), windows=windows)
 
 
-def _checked(calls: tuple[tuple[str, AggregateCall], ...], context: Any) -> tuple[tuple[str, AggregateCall], ...]:
+def _checked(
+    calls: tuple[tuple[str, AggregateCall], ...], context: LineContext
+) -> tuple[tuple[str, AggregateCall], ...]:
     for name, call in calls:
         if not can_combine(call):
             raise context.error(f"{name}={call} cannot be combined from panes")
     return calls
-
-
-def can_combine(call: AggregateCall) -> bool:
-    """Whether windows of the call can be made of the states of panes."""
-    from tsql.kernels.operators.aggregate.combine import fold_of
-    from tsql.planner.physical.operators.aggregate import can_split
-
-    return can_split(call) and fold_of("x", call) is not None

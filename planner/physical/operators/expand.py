@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT
-from tsql.planner.physical.attributes import first_twice
+from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.attributes import Attributes, first_twice
+from tsql.planner.physical.estimate import Estimate, Machine
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import identifiers
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,7 @@ class Expand(Step):
 
     op = "expand"
     label = "expanded"
+    is_stateless = True
 
     @cached_property
     def schema(self) -> Schema:
@@ -35,16 +42,27 @@ class Expand(Step):
     def carries(self, column: str) -> list[tuple[Step, str]]:
         return [] if column in self.keys else super().carries(column)
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import identifiers
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        own = {*self.keys, *wanted}
+        return (frozenset(n for n in self.inputs[0].schema.names if n in own),)
 
+    def promised(self, below: list[Progress]) -> Progress:
+        return below[0]
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return given[0].rows * len(self.sets)
+
+    def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
+        return self.unknown
+
+    def attributes(self) -> list[tuple[str, str]]:
         return [
             ("keys", identifiers(self.keys)),
             ("sets", "(" + ", ".join(identifiers(tuple(self.keys[i] for i in s)) for s in self.sets) + ")"),
         ]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         keys = attributes.columns("keys", inputs[0].schema, inputs[0].name)
         sets = []
         for item in attributes.items("sets"):

@@ -6,12 +6,15 @@ so that a worker needs no catalog to read it. No query is planned to one."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import parse_type
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import Properties, Requirement
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import identifier
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,8 @@ class Given(Step):
     """Base of the steps without inputs whose columns the plan states; on one shard."""
 
     fields: Schema = field(default=Schema(()), kw_only=True)
+
+    arity = (0, 0)
 
     @property
     def schema(self) -> Schema:
@@ -32,8 +37,6 @@ class Given(Step):
 
     def columns(self) -> tuple[str, str]:
         """The attribute `columns=(name TYPE, ..)`."""
-        from tsql.planner.physical.planfile import identifier
-
         return "columns", f"({', '.join(f'{identifier(f.name)} {f.type}' for f in self.fields)})"
 
 
@@ -43,6 +46,7 @@ class Input(Given):
 
     op = "input"
     label = "given"
+    is_planned = False
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(shards)
@@ -51,7 +55,7 @@ class Input(Given):
         return [self.columns()]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         if context.catalog is not None:
             raise context.error(
                 "input stands for rows that another part of a running plan sends; a plan file reads them with scan"
@@ -59,7 +63,7 @@ class Input(Given):
         return cls((), fields=read_fields(attributes, context))
 
 
-def read_fields(attributes: Any, context: Any) -> Schema:
+def read_fields(attributes: Attributes, context: LineContext) -> Schema:
     """`columns=(name TYPE, ..)`."""
     fields = []
     for item in attributes.items("columns"):

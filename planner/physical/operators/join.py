@@ -6,17 +6,24 @@ table."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
+from tsql.planner.cost import constants as cost
+from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.nodes import JOIN_KINDS, joined_schema
 from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import identifier
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class HashJoin(Step):
     build: str = "right"
     mark: str | None = None
     early: bool = False
-    range: tuple[Expr, ...] = ()
+    range: tuple[Call, ...] = ()
     walks: bool = False
     """Rows are expected in the order of the range: each is searched for where the last was found (see merge_join)."""
     position: int | None = field(default=None, compare=False)
@@ -41,6 +48,7 @@ class HashJoin(Step):
 
     op = "hash_join"
     label = "joined"
+    arity = (2, 2)
 
     @cached_property
     def schema(self) -> Schema:
@@ -135,7 +143,7 @@ class HashJoin(Step):
         pairs = {
             k.left.name: k.right.name for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)
         }
-        return tuple(pairs.get(c) for c in left.placed) == right.placed
+        return tuple(pairs.get(c) for c in left.placed or ()) == right.placed
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         left, right = given
@@ -164,9 +172,50 @@ class HashJoin(Step):
         padded = {"left": (1,), "single": (1,), "full": (0, 1)}.get(self.kind, ())
         return [(i, column) for place, i in enumerate(self.inputs) if column in i.schema and place not in padded]
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import identifier
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        names = {c for e in self.expressions() for c in e.columns()}.union(wanted)
+        return tuple(frozenset(names.intersection(i.schema.names)) for i in self.inputs)
 
+    @property
+    def streamed(self) -> int:
+        """The side that is not built."""
+        return 1 if self.build == "left" else 0
+
+    def follows(self, column: str) -> tuple[int, str] | None:
+        probed = self.streamed
+        if self.marks or self.kind == "full" or column not in self.inputs[probed].schema:
+            return None
+        return probed, column
+
+    def equated(self, column: str) -> tuple[int, str] | None:
+        """The column of the probed side that an inner join equates with one of the built side."""
+        probed = self.streamed
+        for key in self.keys if self.kind == "inner" and not self.marks else ():
+            sides = (key.left, key.right)
+            other, mine = sides[1 - probed], sides[probed]
+            if isinstance(other, Column) and isinstance(mine, Column) and other.name == column:
+                return probed, mine.name
+        return None
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return max(g.rows for g in given) if self.rows is None else self.rows
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        at = 0 if self.build == "left" else 1
+        built, probed, costs = given[at], given[1 - at], machine.costs
+        each = costs.group_ns if built.rows <= cost.CACHED_GROUPS else costs.miss_ns / 2
+        work = built.rows * costs.merge_ns + probed.rows * each + rows * costs.row_ns
+        return machine.work(work, properties.shards, built.rows * width(self.inputs[at].schema), breaks=True)
+
+    def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
+        if self.kind not in ("inner", "left", "full", "single"):
+            return self.unknown
+        return logical.Join(self.kind, given[0].shadow, given[1].shadow)
+
+    def spares(self, left: float, rows: float) -> bool:
+        return self.early
+
+    def attributes(self) -> list[tuple[str, str]]:
         text = [("kind", self.kind)]
         if self.keys:
             text.append(("on", f"({', '.join(k.sql() for k in self.keys)})"))
@@ -179,7 +228,7 @@ class HashJoin(Step):
         return text + ([("mark", identifier(self.mark))] if self.mark is not None else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         kind = attributes.choice("kind", JOIN_KINDS, "inner")
         build = attributes.choice("build", ("right",) if kind in ("mark", "single") else ("right", "left"), "right")
         left, right, both = read_sides(inputs, context)
@@ -193,6 +242,7 @@ class HashJoin(Step):
             if attributes.optional("range")
             else ()
         )
+        compared = tuple(e for e in ranges if isinstance(e, Call))
         if ranges and (kind == "mark" or not is_range(ranges, inputs[0 if build == "left" else 1].schema)):
             raise attributes.error(
                 "range",
@@ -215,7 +265,7 @@ class HashJoin(Step):
             build=build,
             mark=None if mark is None else context.name(mark),
             early=early,
-            range=ranges,
+            range=compared,
         )
 
 
@@ -245,7 +295,7 @@ def is_range(parts: tuple[Expr, ...], built: Schema) -> bool:
     return len(sides) == 1
 
 
-def read_sides(inputs: tuple[Step, ...], context: Any) -> tuple[Schema, Schema, Schema]:
+def read_sides(inputs: tuple[Step, ...], context: LineContext) -> tuple[Schema, Schema, Schema]:
     """The columns of the left and of the right input, and of both."""
     left, right = (i.schema for i in inputs)
     twice = set(left.names) & set(right.names)
@@ -254,7 +304,7 @@ def read_sides(inputs: tuple[Step, ...], context: Any) -> tuple[Schema, Schema, 
     return left, right, Schema((*left, *right))
 
 
-def read_key(context: Any, text: str, both: Schema, left: Schema, right: Schema) -> JoinKey:
+def read_key(context: LineContext, text: str, both: Schema, left: Schema, right: Schema) -> JoinKey:
     match context.expression(text, both):
         case Call("=" | "is_not_distinct_from" as name, (a, b)):
             key = JoinKey(a, b, name != "=")

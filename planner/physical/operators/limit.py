@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine, row_count
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
 
@@ -31,12 +35,26 @@ class Limit(Step):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return replace(given[0], shards=1)
 
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used(*wanted)
+
+    @property
+    def depends_on_order(self) -> bool:
+        return True
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        count = row_count(self.count)
+        return given[0].rows if count is None else min(given[0].rows, count)
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        return Cost()
+
     def attributes(self) -> list[tuple[str, str]]:
         pairs = (("percent" if self.is_percentage else "count", self.count), ("offset", self.offset))
         return [(name, f"({e})") for name, e in pairs if e is not None]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         count, percent = attributes.count("count"), attributes.percentage("percent")
         if count is not None and percent is not None:
             raise attributes.error("percent", "limit takes count or percent, not both")

@@ -6,9 +6,10 @@ says what the attributes mean."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.errors import TsqlError
 from tsql.kernels.expr.nodes import Column, Expr, Literal
@@ -19,15 +20,20 @@ from tsql.kernels.patterns.reads import Read
 from tsql.kernels.patterns.spec import OUTPUTS, SKIPS, MatchSpec, Skip
 from tsql.kernels.patterns.tree import Pattern, Variable, read_pattern
 from tsql.kernels.process.recursion import deep_recursion
+from tsql.planner.cost import constants as cost
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Estimate, Machine
+from tsql.planner.physical.line import LineContext, unplaced
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import assignment, assignments, identifiers
 
 
 @dataclass(frozen=True)
 class Match(Step):
     """`spec` has everything but the input."""
 
-    spec: MatchSpec | None = None
+    spec: MatchSpec
 
     op = "match"
     label = "matched"
@@ -47,9 +53,17 @@ class Match(Step):
     def carries(self, column: str) -> list[tuple[Step, str]]:
         return [] if self.spec.is_one_row and column not in {c.name for c in self.spec.by} else super().carries(column)
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import assignments, identifiers
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(self.spec.used(set(wanted)).intersection(self.inputs[0].schema.names)),)
 
+    @property
+    def depends_on_order(self) -> bool:
+        return True
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return given[0].rows * (cost.MATCHED if self.spec.is_one_row else 1.0)
+
+    def attributes(self) -> list[tuple[str, str]]:
         spec = self.spec
         found = [("by", identifiers(tuple(c.name for c in spec.by))), ("order", f"({', '.join(map(str, spec.order))})")]
         found += [("pattern", string_sql(spec.pattern.text())), ("output", spec.output)]
@@ -61,10 +75,11 @@ class Match(Step):
         return [*found, ("define", _pairs(spec.define)), ("measures", assignments(spec.measures))]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
-        by = tuple(context.expression(item, schema) for item in attributes.items("by"))
-        if not all(isinstance(e, Column) for e in by):
+        keys = tuple(context.expression(item, schema) for item in attributes.items("by"))
+        by = tuple(e for e in keys if isinstance(e, Column))
+        if by != keys:
             raise context.error("by=(..) of a match takes columns")
         order = tuple(context.sort_key(item, schema) for item in attributes.items("order"))
         within = attributes.optional("within")
@@ -96,19 +111,17 @@ class Match(Step):
 
 
 def _pairs(define: tuple[tuple[str, Expr], ...]) -> str:
-    from tsql.planner.physical.planfile import assignment
-
     return f"({', '.join('='.join(assignment(name, condition)) for name, condition in define)})"
 
 
-def _unquoted(text: str, context: Any) -> str:
+def _unquoted(text: str, context: LineContext) -> str:
     value = context.constant(text) if text.endswith("'") else None
     if not isinstance(value, Literal) or not isinstance(value.value, str):
         raise context.error(f"{text} is no text in quotes")
     return value.value
 
 
-def _pattern(text: str, context: Any) -> Pattern:
+def _pattern(text: str, context: LineContext) -> Pattern:
     try:
         with deep_recursion():
             pattern = read_pattern(_unquoted(text, context))
@@ -118,7 +131,7 @@ def _pattern(text: str, context: Any) -> Pattern:
     return pattern
 
 
-def _skip(text: str | None, names: tuple[str, ...], context: Any) -> Skip:
+def _skip(text: str | None, names: tuple[str, ...], context: LineContext) -> Skip:
     if text is None:
         return Skip()
     said = _unquoted(text, context)
@@ -132,9 +145,7 @@ def _skip(text: str | None, names: tuple[str, ...], context: Any) -> Skip:
     return Skip(kind, variables)
 
 
-def _bound(text: str, schema: Schema, names: tuple[str, ...], own: str | None, context: Any) -> Expr:
-    from tsql.planner.physical.planfile import unplaced
-
+def _bound(text: str, schema: Schema, names: tuple[str, ...], own: str | None, context: LineContext) -> Expr:
     try:
         from tsql.planner.bind.match import parse_condition
 
@@ -143,7 +154,7 @@ def _bound(text: str, schema: Schema, names: tuple[str, ...], own: str | None, c
         raise context.error(error.message, error.hint) from None
 
 
-def _measure(text: str, schema: Schema, names: tuple[str, ...], context: Any) -> Read:
+def _measure(text: str, schema: Schema, names: tuple[str, ...], context: LineContext) -> Read:
     expr = _bound(text, schema, names, None, context)
     if not isinstance(expr, Read):
         raise context.error(f"a measure is one read of a match, such as last(x), not {text}")

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.nodes import Column
 from tsql.planner.logical.predicates import call
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.join import HashJoin, is_number
 from tsql.planner.physical.step import Step
 
@@ -58,7 +60,7 @@ class MergeJoin(HashJoin):
         )
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         found = super().read(inputs, attributes, context)
         reason = refusal(found)
         if reason is not None or found.range or found.early:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.nodes import Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import assignment
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,7 @@ class Project(Step):
 
     op = "project"
     label = "projected"
+    is_stateless = True
 
     @cached_property
     def schema(self) -> Schema:
@@ -28,10 +36,10 @@ class Project(Step):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         renamed = {e.name: n for n, e in self.columns if isinstance(e, Column)}
         order = []
-        for key in given[0].order:
-            if not isinstance(key.expr, Column) or key.expr.name not in renamed:
+        for by in given[0].order:
+            if not isinstance(by.expr, Column) or by.expr.name not in renamed:
                 break
-            order.append(SortKey(replace(key.expr, name=renamed[key.expr.name]), key.descending, key.nulls_first))
+            order.append(SortKey(replace(by.expr, name=renamed[by.expr.name]), by.descending, by.nulls_first))
         equal = (frozenset(renamed[c] for c in group if c in renamed) for group in given[0].equal)
         placed, key = (given[0].follow(columns, renamed) for columns in (given[0].placed, given[0].key))
         return replace(
@@ -41,12 +49,31 @@ class Project(Step):
     def carries(self, column: str) -> list[tuple[Step, str]]:
         return [(self.inputs[0], e.name) for n, e in self.columns if n == column and isinstance(e, Column)]
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import assignment
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used()
 
+    @property
+    def streamed(self) -> int | None:
+        return 0
+
+    def follows(self, column: str) -> tuple[int, str] | None:
+        expr = dict(self.columns)[column]
+        return (0, expr.name) if isinstance(expr, Column) else None
+
+    def promised(self, below: list[Progress]) -> Progress:
+        return below[0].of(self.columns)
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        computed = sum(not isinstance(e, Column) for _, e in self.columns)
+        return machine.work(given[0].rows * computed * machine.costs.row_ns, properties.shards)
+
+    def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
+        return logical.Project(given[0].shadow, self.columns) if given[0].knows(self.columns) else self.unknown
+
+    def attributes(self) -> list[tuple[str, str]]:
         return [assignment(n, e) for n, e in self.columns]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         return cls(inputs, columns=tuple((n, context.expression(t, schema)) for n, t in attributes.assignments()))

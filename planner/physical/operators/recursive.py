@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.planner.cost import constants as cost
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Estimate, Machine
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.input import Given, read_fields
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import identifier
 
 
 @dataclass(frozen=True)
@@ -22,12 +27,13 @@ class Working(Given):
     label = "working"
 
     def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import identifier
-
         return [("table", identifier(self.table)), self.columns()]
 
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return cost.WORKING_ROWS
+
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         return cls((), table=attributes.name("table"), fields=read_fields(attributes, context))
 
 
@@ -42,6 +48,7 @@ class Recursive(Step):
 
     op = "recursive"
     label = "rounds"
+    arity = (2, 2)
 
     @cached_property
     def schema(self) -> Schema:
@@ -57,12 +64,13 @@ class Recursive(Step):
         return []
 
     def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import identifier
-
         return [("table", identifier(self.table))] + ([("distinct", "yes")] if self.distinct else [])
 
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return given[0].rows * cost.ROUNDS
+
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         table, distinct = attributes.name("table"), attributes.flag("distinct")
         types = [[f.type for f in i.schema] for i in inputs]
         if types[0] != types[1]:

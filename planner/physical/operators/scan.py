@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
+from tsql.planner.cost import constants as cost
+from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.sources import has_progress, is_filled, is_sorted, reads_late
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import Properties, Requirement
-from tsql.planner.physical.step import Step
+from tsql.planner.physical.step import Step, rebuild
+from tsql.planner.physical.text import identifier, identifiers, table_text
 
 
 @dataclass(frozen=True)
@@ -28,11 +35,13 @@ class Scan(Step):
     """A time column: parts of the source are read in its order as far as their bounds tell, and steps above hear how
     far it has come."""
     filled: tuple[str, ...] = ()
-    """Columns that the plan relies on to hold no NULL (planner/physical/null_assumptions.py)."""
+    """Columns that the plan relies on to hold no NULL (planner/logical/null_assumptions.py)."""
     late: bool = False
     """Whether columns that filters and joins above do not look at are read for the rows that these leave."""
 
     op = "scan"
+    arity = (0, 0)
+    names_table = True
 
     def suggested_name(self) -> str:
         return re.sub(r"\W+", "_", self.table.split("/")[-1].split(".")[0].strip("'\"(")).strip("_").lower() or "rows"
@@ -51,9 +60,32 @@ class Scan(Step):
             else Properties(self.shards or shards, placed=(self.ranges,), by_ranges=True)
         )
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import identifier, identifiers, table_text
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        known = self.source.statistics().rows if hasattr(self.source, "statistics") else None
+        return cost.UNKNOWN_ROWS if known is None else float(known)
 
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        return machine.work(rows * width(self.schema) * machine.costs.scan_byte_ns, properties.shards)
+
+    def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
+        return logical.Scan(self.table, self.source, self.columns)
+
+    def refusal(self, target: str) -> tuple[str, str] | None:
+        if target == "local":
+            return None
+        if self.ranges is not None:
+            return (
+                f"a scan deals out the ranges of a table in the memory of one process, and the target is {target}",
+                "leave ranges out",
+            )
+        if self.progress is not None:
+            return (
+                f"a scan in the order of a time runs in one process, and the target is {target}",
+                "leave progress out",
+            )
+        return None
+
+    def attributes(self) -> list[tuple[str, str]]:
         text = [("", table_text(self.table, self.source)), ("columns", identifiers(self.columns))]
         text += [] if self.ranges is None else [("ranges", identifier(self.ranges))]
         text += [] if self.shards is None else [("shards", str(self.shards))]
@@ -63,7 +95,7 @@ class Scan(Step):
         return text + ([("where", f"({self.where})")] if self.where is not None else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         table, source = context.table(attributes.bare())
         columns = attributes.columns("columns", source.schema, f"table {table}")
         for c in columns:
@@ -118,27 +150,12 @@ class Scan(Step):
         )
 
 
-def is_sorted(source: Any, column: str) -> bool:
-    """Whether a source can deal out its rows by ranges of a column."""
-    known = getattr(source, "is_sorted", None)
-    return known is not None and known(column)
+def with_filled(root: Step) -> Step:
+    """The plan whose scans name their columns without NULLs (see `logical/null_assumptions.py`)."""
 
+    def name_filled(_: Step, step: Step) -> Step:
+        if not isinstance(step, Scan):
+            return step
+        return replace(step, filled=tuple(c for c in step.columns if is_filled(step.source, c)))
 
-def is_filled(source: Any, column: str) -> bool:
-    """Whether a column of a source holds no NULL, as far as it can be told without reading it."""
-    if not source.schema[column].nullable:
-        return True
-    known = source.statistics().columns.get(column) if hasattr(source, "statistics") else None
-    return known is not None and known.nulls == 0
-
-
-def has_progress(source: Any, column: str, columns: tuple[str, ...]) -> bool:
-    """Whether a scan can say, part by part, how far a time column has come."""
-    if getattr(source, "split_bounds", None) is None or column not in columns:
-        return False
-    return source.schema[column].type.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
-
-
-def reads_late(source: Any) -> bool:
-    """Whether a source can read some of its columns for some of its rows."""
-    return hasattr(source, "open_lanes")
+    return rebuild(root, name_filled)

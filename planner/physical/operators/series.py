@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Self
 
-from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.nodes import Expr, Literal
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, INTERVAL, TIMESTAMP
 from tsql.planner.bind.types import castable, coerce
+from tsql.planner.cost.columns import series_rows
+from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.generating import check_series
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Estimate, Machine
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.progress import Progress, is_upward
 from tsql.planner.physical.properties import Properties, Requirement
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import identifier
 
 
 @dataclass(frozen=True)
@@ -21,14 +29,16 @@ class Series(Step):
     shards; with `spread=no` on one."""
 
     column: str = ""
-    start: Expr | None = None
-    stop: Expr | None = None
-    by: Expr | None = None
+    start: Expr = field(kw_only=True)
+    stop: Expr = field(kw_only=True)
+    by: Expr = field(kw_only=True)
     inclusive: bool = False
     spread: bool = True
 
     op = "series"
     label = "series"
+    arity = (0, 1)
+    is_stateless = True
 
     @cached_property
     def schema(self) -> Schema:
@@ -42,9 +52,25 @@ class Series(Step):
             return Properties(shards if self.spread else 1)
         return replace(given[0], order=())
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import identifier
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used(*wanted) if self.inputs else ()
 
+    def promised(self, below: list[Progress]) -> Progress:
+        if not below:
+            return super().promised(below)
+        start = below[0].lower(self.start)
+        upward = isinstance(self.by, Literal) and is_upward(self.by.value)
+        return Progress(
+            below[0].bounds | ({self.column: start} if start is not None and upward else {}), below[0].ended
+        )
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return (given[0].rows if given else 1.0) * series_rows(self.start, self.stop, self.by)
+
+    def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
+        return self.unknown
+
+    def attributes(self) -> list[tuple[str, str]]:
         text = [
             ("column", identifier(self.column)),
             ("from", f"({self.start})"),
@@ -55,7 +81,7 @@ class Series(Step):
         return text + ([("spread", "no")] if not self.spread else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema if inputs else Schema(())
         column = attributes.name("column")
         start, stop, by = (context.expression(attributes.text(name), schema) for name in ("from", "to", "by"))

@@ -5,17 +5,23 @@ the lifetimes, and chooses how the kernel finds the row that ends next: see kern
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.nodes import Aggregate, Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.windows.foldable import is_foldable
+from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.snapshot import ENDS
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, width
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import assignment, identifiers
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,20 @@ class Snapshot(Step):
     def carries(self, column: str) -> list[tuple[Step, str]]:
         return [(self.inputs[0], column)] if column in self.by else []
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import assignment, identifiers
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used()
 
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return 2 * given[0].rows
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        work = given[0].rows * levels(given[0]) * machine.costs.sort_ns
+        return machine.work(work, properties.shards, given[0].rows * width(self.schema), breaks=True)
+
+    def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
+        return self.unknown
+
+    def attributes(self) -> list[tuple[str, str]]:
         text = [
             ("by", identifiers(self.by)),
             ("lifetime", identifiers(self.lifetime)),
@@ -66,13 +83,11 @@ class Snapshot(Step):
         return [*text, *(assignment(name, call, ("by", "lifetime", "span", "ends")) for name, call in self.aggregates)]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         by = attributes.columns("by", schema, inputs[0].name)
-        lifetime, span = attributes.columns("lifetime", schema, inputs[0].name, TIMESTAMP), attributes.names("span")
-        for name, found in (("lifetime", lifetime), ("span", span)):
-            if len(found) != 2:
-                raise attributes.error(name, f"{name}=(start, end) are two columns of type TIMESTAMP")
+        lifetime = _two("lifetime", attributes.columns("lifetime", schema, inputs[0].name, TIMESTAMP), attributes)
+        span = _two("span", attributes.names("span"), attributes)
         ends = attributes.choice("ends", ENDS, "any")
         calls = tuple((name, context.aggregate(text, schema)) for name, text in attributes.assignments())
         for _, call in calls:
@@ -81,3 +96,9 @@ class Snapshot(Step):
                     f"{call} cannot follow rows that come and go: it is computed over all rows of a time"
                 )
         return cls(inputs, by=by, lifetime=lifetime, span=span, aggregates=calls, ends=ends)
+
+
+def _two(name: str, found: tuple[str, ...], attributes: Attributes) -> tuple[str, str]:
+    if len(found) != 2:
+        raise attributes.error(name, f"{name}=(start, end) are two columns of type TIMESTAMP")
+    return found[0], found[1]

@@ -3,10 +3,14 @@ in full."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr, SortKey
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, row_count, width
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
 
@@ -31,13 +35,34 @@ class Sort(Step):
         # The first rows of each shard come out of a heap, in no order.
         return replace(given[0], order=()) if self.phase == "partial" else replace(given[0], shards=1, order=self.keys)
 
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used(*wanted)
+
+    @property
+    def depends_on_order(self) -> bool:
+        return self.limit is not None
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        count = row_count(self.limit)
+        copies = given[0].properties.shards if self.phase == "partial" else 1
+        return given[0].rows if count is None else min(given[0].rows, count * copies)
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        whole = self.limit is None
+        return machine.work(
+            given[0].rows * (levels(given[0]) if whole else 1.0) * machine.costs.sort_ns,
+            properties.shards,
+            given[0].rows * width(self.schema) if whole else 0.0,
+            breaks=True,
+        )
+
     def attributes(self) -> list[tuple[str, str]]:
         text = [] if self.phase == "complete" else [("phase", self.phase)]
         text.append(("by", f"({', '.join(map(str, self.keys))})"))
         return text + ([("limit", f"({self.limit})")] if self.limit is not None else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         keys = tuple(context.sort_key(item, schema) for item in attributes.items("by"))
         if not keys:

@@ -3,11 +3,16 @@ input's."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.progress import Progress, least
 from tsql.planner.physical.properties import ONCE, Properties, Requirement
 from tsql.planner.physical.step import Step
 
@@ -18,6 +23,8 @@ class Union(Step):
 
     op = "union"
     label = "all_rows"
+    arity = (2, 1 << 20)
+    is_stateless = True
 
     @cached_property
     def schema(self) -> Schema:
@@ -33,8 +40,30 @@ class Union(Step):
         place = self.schema.names.index(column)
         return [(i, i.schema.names[place]) for i in self.inputs]
 
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        places = [place for place, name in enumerate(self.schema.names) if name in wanted]
+        return tuple(frozenset(i.schema.names[place] for place in places) for i in self.inputs)
+
+    def promised(self, below: list[Progress]) -> Progress:
+        names = self.schema.names
+        return least(
+            [
+                Progress(
+                    {n: p.bounds[f.name] for n, f in zip(names, i.schema, strict=True) if f.name in p.bounds},
+                    p.ended,
+                )
+                for p, i in zip(below, self.inputs, strict=True)
+            ]
+        )
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return sum(g.rows for g in given)
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        return Cost()
+
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         first = [f.type for f in inputs[0].schema]
         for other in inputs[1:]:
             if [f.type for f in other.schema] != first:

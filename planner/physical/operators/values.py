@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field
-from tsql.planner.physical.attributes import as_value
+from tsql.planner.physical.attributes import Attributes, as_value
+from tsql.planner.physical.estimate import Estimate, Machine
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.input import Given, read_fields
 from tsql.planner.physical.step import Step
 
@@ -21,12 +23,15 @@ class Values(Given):
     op = "values"
     label = "constants"
 
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return float(len(self.rows))
+
     def attributes(self) -> list[tuple[str, str]]:
         rows = ", ".join(f"({', '.join(map(str, row))})" for row in self.rows)
         return [self.columns(), ("rows", f"({rows})")]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         fields = read_fields(attributes, context)
         rows = []
         for item in attributes.items("rows"):
@@ -37,7 +42,7 @@ class Values(Given):
         return cls((), rows=tuple(rows), fields=fields)
 
 
-def _value(text: str, field: Field, attributes: Any, context: Any) -> Expr:
+def _value(text: str, field: Field, attributes: Attributes, context: LineContext) -> Expr:
     found = context.constant(text)
     value = as_value(found, field.type)
     if value is None:

@@ -5,16 +5,19 @@ The rows of a partition must be in one shard; without `by` there is one partitio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from tsql.kernels.expr.nodes import Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.windows.call import WindowCall
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import assignment
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,6 @@ class Window(Step):
     def schema(self) -> Schema:
         return Schema((*self.inputs[0].schema.fields, *(Field(name, call.type) for name, call in self.calls)))
 
-    def expressions(self) -> tuple[Expr, ...]:
-        return (*self.by, *(k.expr for k in self.order), *(e for _, call in self.calls for e in call.expressions()))
-
     def changed(
         self, change: Callable[[Expr], Expr]
     ) -> tuple[tuple[Expr, ...], tuple[SortKey, ...], tuple[tuple[str, WindowCall], ...]]:
@@ -43,22 +43,26 @@ class Window(Step):
         return tuple(map(change, self.by)), order, tuple((name, call.changed(change)) for name, call in self.calls)
 
     def requires(self) -> tuple[Requirement, ...]:
-        if not self.by or not all(isinstance(e, Column) for e in self.by):
-            return (SINGLE,)
-        return (Requirement("placed", tuple(e.name for e in self.by)),)
+        names = tuple(e.name for e in self.by if isinstance(e, Column))
+        return (Requirement("placed", names),) if names and len(names) == len(self.by) else (SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         # Partitions that do not fit memory together come in the order of their hashes.
         return replace(given[0], order=() if self.by else self.order)
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import assignment
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used(*wanted)
 
+    @property
+    def depends_on_order(self) -> bool:
+        return any(call.name not in ("session_start", "session_end") for _, call in self.calls)
+
+    def attributes(self) -> list[tuple[str, str]]:
         by, order = f"({', '.join(map(str, self.by))})", f"({', '.join(map(str, self.order))})"
         return [("by", by), ("order", order), *(assignment(n, c, ("by", "order")) for n, c in self.calls)]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         by = tuple(context.expression(item, schema) for item in attributes.items("by"))
         order = tuple(context.sort_key(item, schema) for item in attributes.items("order"))

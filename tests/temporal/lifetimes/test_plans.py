@@ -42,8 +42,8 @@ def test_what_is_known_of_ends(db: Any, source: str, ends: str) -> None:
     assert f" ends={ends} " in plan
 
 
-def pipelines(db: Any, sql: str) -> str:
-    return db.sql(f"EXPLAIN PIPELINES {sql}").fetchall()[0][1]
+def kernels(db: Any, sql: str) -> str:
+    return db.sql(f"EXPLAIN KIR {sql}").fetchall()[0][1]
 
 
 def test_how_aggregates_follow(db: Any) -> None:
@@ -51,12 +51,12 @@ def test_how_aggregates_follow(db: Any) -> None:
     calls = "count(*) AS n, sum(v) AS s, max(v) AS m, max(name) AS t, sum(x) AS f"
     assert (
         'n=count(*) (removing) s=sum(v) (removing) m=max(v) (two stacks) t=max("name") (heap) f=sum(x) (two stacks)'
-        in pipelines(db, f"SELECT {calls} FROM {SLIDE}")
+        in kernels(db, f"SELECT {calls} FROM {SLIDE}")
     )
     own = "LIFETIME(events, start => ts, end => ts + INTERVAL '1 second' * v)"
     assert (
         'n=count(*) (removing) s=sum(v) (removing) m=max(v) (heap) t=max("name") (heap) f=sum(x) (tree)'
-        in pipelines(db, f"SELECT {calls} FROM {own}")
+        in kernels(db, f"SELECT {calls} FROM {own}")
     )
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from tsql.planner import build
 from tsql.planner.cost.constants import DEFAULT, Costs
-from tsql.planner.cost.estimate import Cost, Estimator
 from tsql.planner.hints.constraints import Hint
 from tsql.planner.logical.nodes import Output
+from tsql.planner.physical.estimate import Cost
+from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.step import PhysicalPlan
 
 MOST_PLANS = 64

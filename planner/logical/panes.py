@@ -15,9 +15,9 @@ from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, substitute
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, TIMESTAMP
 from tsql.kernels.operators.aggregate.combine import Windows, is_placed
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.aggregate_states import can_combine
+from tsql.planner.logical.calls import map_call
 from tsql.planner.logical.overlapping_windows import Cumulate, Hop, length
-from tsql.planner.logical.tree import map_call
-from tsql.planner.physical.operators.combine import can_combine
 
 PANE, FIRST, LAST = "pane", "pane_first", "pane_last"
 
@@ -29,7 +29,7 @@ class Paned:
 
     rows: logical.Node
     keys: tuple[tuple[str, Expr], ...]
-    pane: Expr
+    pane: Call
     calls: tuple[tuple[str, AggregateCall], ...]
     extra: tuple[tuple[str, AggregateCall], ...]
     windows: Windows
@@ -72,6 +72,7 @@ def paned(node: logical.Aggregate) -> Paned | None:
     )
     if not all(can_combine(c) for _, c in calls):
         return None
+    found: PaneSource | None
     match below:
         case Hop() | Cumulate():
             found = _by_time(below)
@@ -164,14 +165,15 @@ class PaneSource:
 
 def _by_time(node: Hop | Cumulate) -> PaneSource:
     column = Column(node.column, TIMESTAMP, False)
-    names = {"start": "window_start", "end": "window_end", "pane": PANE, "offset": node.offset}
     if isinstance(node, Hop):
         width = node.pane
-        windows = Windows("hop", slide=node.slide // width, size=node.size // width, width=width, **names)
+        windows = Windows(
+            "hop", slide=node.slide // width, size=node.size // width, width=width, pane=PANE, offset=node.offset
+        )
         end = Call("+", (column, length(node.size)), TIMESTAMP)
         return PaneSource(node.input, frozenset([node.column]), column, end, node.time, width, node.offset, windows)
     width = node.step_size
-    windows = Windows("cumulate", size=node.size // width, width=width, **names)
+    windows = Windows("cumulate", size=node.size // width, width=width, pane=PANE, offset=node.offset)
     start = Call("time_floor", (node.time, Literal(node.size, BIGINT), Literal(node.offset, BIGINT)), TIMESTAMP)
     return PaneSource(
         node.input, frozenset([node.column]), start, column, node.time, width, node.offset, windows, needs="end"
@@ -225,5 +227,5 @@ def same(a: Expr, b: Expr) -> bool:
 
 
 def _bare(expr: Expr) -> Expr:
-    columns = {c.name: Column(c.name, c.dtype) for c in expr.walk() if isinstance(c, Column)}
+    columns: dict[str, Expr] = {c.name: Column(c.name, c.dtype) for c in expr.walk() if isinstance(c, Column)}
     return substitute(expr, columns)

@@ -3,7 +3,7 @@
 `x NOT IN (..)` is an anti join only where neither side has a NULL. Rules and the removal of subqueries may say so from
 what is in the tables (`rely`), and a plan that is kept must not outlive it in silence: then each scan names its columns
 without NULLs (`filled=(..)`), whoever reads the plan again is refused if one has some, and rows that arrive later are
-looked at (`backends/live/`). It is for the whole plan, since a column may have many names on its way to the condition.
+looked at (`backends/live/`); `with_filled` of `physical/operators/scan.py` writes them down. It is for the whole plan, since a column may have many names on its way to the condition.
 Plans that no such condition is in say nothing."""
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-
-from tsql.planner.physical.operators.scan import Scan, is_filled
-from tsql.planner.physical.step import Step
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -66,14 +63,3 @@ def forget(mark: str) -> None:
     watching = _watching.get()
     if watching is not None:
         watching.on = [about for about in watching.on if about != mark]
-
-
-def with_filled(root: Step) -> Step:
-    """The plan whose scans name their columns without NULLs."""
-    done: dict[int, Step] = {}
-    for step in root.walk():
-        rebuilt = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
-        if isinstance(step, Scan):
-            rebuilt = replace(rebuilt, filled=tuple(c for c in step.columns if is_filled(step.source, c)))
-        done[id(step)] = rebuilt
-    return done[id(root)]

@@ -1,0 +1,72 @@
+"""`ReadyJoin`: a hash join whose inputs are there, and the sink and the operator that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tsql.backends.local.run.flow import Flow
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.operators.join.hash_join import Build, Probe, TableKind
+from tsql.kernels.operators.join.sorted_join import AsofProbe, SortedBuild
+from tsql.planner.physical.operators.asof_join import AsofJoin
+from tsql.planner.physical.operators.join import HashJoin
+
+
+@dataclass
+class ReadyJoin:
+    """A hash join whose inputs are there. `columns` are those of the built side that its table holds, `schema` has all
+    of them."""
+
+    step: HashJoin
+    built: Flow
+    probed: Flow
+    build_keys: tuple[Expr, ...]
+    probe_keys: tuple[Expr, ...]
+    columns: tuple[tuple[str, Expr], ...]
+    is_shared: bool
+    schema: Schema
+    apart: bool = False
+    """Rows of the built side with a NULL among their keys are kept, in a chain of their own."""
+
+    place: Expr | bool = False
+    """Of a nearest join: what tells the place of a row of the built side in the input; True: its position."""
+
+    @property
+    def sorted_by(self) -> set[str]:
+        """The columns of the built side that its order needs besides those that the table holds."""
+        order = self.bounds[0]
+        places = self.place.columns() if isinstance(self.place, Expr) else ()
+        return set() if order is None else {*order.columns(), *places}
+
+    def sink(self, equal_hashes: bool) -> Callable[[], Build]:
+        safe = tuple(key.null_safe for key in self.step.keys)
+        order = self.bounds[0]
+        if order is not None:
+            return lambda: SortedBuild(
+                self.columns, self.build_keys, safe, order, self.step.marks, equal_hashes, self.place
+            )
+        return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, apart=self.apart)
+
+    def probe(self, kind: TableKind, touches: bool) -> Probe:
+        """The operator that looks rows of the other side up."""
+        step = self.step
+        if isinstance(step, AsofJoin):
+            return AsofProbe(kind, step.name, step.kind, self.probe_keys, step.condition, step.distance, step.position)
+        return Probe(
+            kind,
+            step.name,
+            step.probe_kind,
+            self.probe_keys,
+            step.condition,
+            step.mark,
+            touches,
+            step.position,
+            step.early,
+        )
+
+    @property
+    def bounds(self) -> tuple[Expr | None, tuple[tuple[str, Expr], ...]]:
+        """Of a join on a range: the number that the table is sorted by, and what it is compared with."""
+        return self.step.bounds(0 if self.step.build == "left" else 1) if self.step.range else (None, ())

@@ -1,0 +1,12 @@
+"""Lowering: a physical plan becomes a graph of pipelines, which prints (`text.py`) and runs (`run/execution.py`).
+
+`lower` asks each step, through its `LocalStep`, what it adds to a pipeline and which pipelines it ends. What only the
+data can decide stands in the graph as ways with their conditions; `explain analyze` says which was taken.
+"""
+
+from __future__ import annotations
+
+from tsql.backends.local.lower.graph import Graph, Lies, Lowering, Node, Pipe, Shape, Way
+from tsql.backends.local.lower.lower import lower
+
+__all__ = ["Graph", "Lies", "Lowering", "Node", "Pipe", "Shape", "Way", "lower"]

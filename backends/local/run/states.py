@@ -1,0 +1,113 @@
+"""The states of a run: contexts of kernels with what their sinks have gathered, tables of joins, and counters.
+
+Everything that kernels of a run have taken is here until it is freed, so that a run that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tsql.backends import Run
+from tsql.backends.local.run.dataset import free_state
+from tsql.backends.local.run.host import Code, Context, Shared
+from tsql.kernels.emit.context import Slot
+from tsql.kernels.emit.pipeline import Pipeline, Sink
+from tsql.kernels.expr.errors import OutOfMemoryError
+
+
+@dataclass
+class Attempt:
+    """Whether work had to be given up."""
+
+    failed: bool = False
+
+
+class States:
+    """Opens contexts and frees them; knows the tables that kernels look into, and what kernels count."""
+
+    def __init__(self, run: Run, shared: Shared):
+        self.run, self.shared = run, shared
+        self.open: dict[int, tuple[Sink, Context]] = {}
+        self.kept: set[int] = set()
+        """Contexts of tables that serve all rounds of a recursion."""
+        self.tables: dict[str, Any] = {}
+        """The tables of joins, by the name of their step."""
+        self.counters: dict[str | tuple[str], list[ctypes.c_int64]] = {}
+        """What kernels count: rows by the name of their step (for `explain ANALYZE`), and under (text,) rows that the
+        user should hear of."""
+
+    def context(self, pipeline: Pipeline, code: Code, state: Any = None, shard: int = 0) -> Context:
+        """A context whose state (a new one, unless given) is freed by the time the run ends."""
+
+        def fill(slot: Slot, keep: list[Any]) -> bytes:
+            if slot.kind == "count":
+                word = ctypes.c_int64(0)
+                self.counters.setdefault(slot.payload, []).append(word)
+                return struct.pack("<Qq", ctypes.addressof(word), 0)
+            return struct.pack("<Qq", self.tables[slot.payload].record(shard), 0)
+
+        context = Context(code.program, self.shared, pipeline.sink.state_bytes, state, fill)
+        self.open[id(context)] = (pipeline.sink, context)
+        return context
+
+    def close(self, context: Context) -> None:
+        """Free a context whose state holds nothing any more."""
+        self.open.pop(id(context), None)
+        context.close()
+
+    @contextmanager
+    def attempt(self, last: bool = False) -> Iterator[Attempt]:
+        """Work that may be given up for lack of memory: what it has left is freed, and the workers may go on. The
+        caller asks whether it `failed` behind the block, where the failure holds on to nothing any more. `last`:
+        nothing else can be tried."""
+        attempt, before = Attempt(), set(self.open)
+        counted = {name: len(words) for name, words in self.counters.items()}
+        try:
+            yield attempt
+        except OutOfMemoryError:
+            attempt.failed = True
+            for name, words in self.counters.items():
+                for word in words[counted.get(name, 0) :]:
+                    word.value = 0  # the rows are read again
+            # Tables that serve all rounds of a recursion are looked into by what is tried next, too.
+            self.free_since(before)
+            self.shared.go_on()
+            if last:
+                raise
+
+    def tell(self) -> None:
+        """Hand what the kernels have counted to the run, once they are done."""
+        for name, words in self.counters.items():
+            rows = sum(word.value for word in words)
+            if isinstance(name, tuple):
+                self.run.count(name[0], rows)
+            else:
+                self.run.rows_of[name] = rows
+
+    def free(self, sink: Sink, context: Context) -> None:
+        """Free a context with all that its state holds."""
+        self.open.pop(id(context), None)
+        free_state(sink, context, self.shared)
+
+    def free_since(self, before: set[int]) -> None:
+        """Free what was opened since there were `before`, but for what is kept."""
+        for key in [key for key in self.open if key not in before and key not in self.kept]:
+            free_state(*self.open.pop(key), self.shared)
+
+    def forget_table(self, name: str) -> None:
+        """Free the table of a join, if there is one."""
+        table = self.tables.pop(name, None)
+        if table is not None:
+            table.release()
+
+    def free_all(self) -> None:
+        """Free what a run that has failed, or was left early, still holds. No worker runs any more."""
+        while self.open:
+            free_state(*self.open.popitem()[1], self.shared)
+        while self.tables:
+            self.tables.popitem()[1].release()

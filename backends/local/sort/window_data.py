@@ -1,0 +1,121 @@
+"""The rows of a step that walks sorted rows, as a dataset: jobs that are sorted when they are read.
+
+A shard is sorted when its task begins; its memory goes when the task ends. Where there are fewer shards than threads, or
+one has most of the rows, and it does not matter to the consumer which shard a row is in, `spread` lets all threads sort
+the rows of each shard together and walk over parts of them (kernels/operators/window_parts.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Iterator
+
+from tsql.backends.local.run.dataset import BlockData, Dataset, Part
+from tsql.backends.local.run.host import Reserved, Shared
+from tsql.backends.local.run.workers import parallel
+from tsql.backends.local.sort.sorting import Workers
+from tsql.backends.local.sort.window_rows import CollectedRows, WindowShape
+from tsql.backends.local.spill.spill import AnyChunk, in_memory
+from tsql.backends.local.spill.windows import Job
+from tsql.kernels.emit.batch import Morsels
+from tsql.kernels.expr.errors import ExecutionError
+from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.window import WindowScan
+from tsql.planner.physical.step import Step
+
+UNEVEN = 1.25
+"""A shard with so many times the rows that a thread should have is walked by several."""
+
+
+class WindowData(Dataset):
+    """The rows of a window step: for each shard a list of jobs, that are sorted when they are read."""
+
+    def __init__(self, step: Step, shape: WindowShape, jobs: list[list[Job]], shared: Shared, keeps: bool):
+        self.step, self.shape, self.jobs, self.shared, self.keeps = step, shape, jobs, shared, keeps
+        self.shards = len(jobs)
+        self.rows = sum(job.rows for one in jobs for job in one)
+
+    def empty_source(self) -> WindowScan:
+        return self.shape.whole
+
+    def feed(self, shard: int) -> Iterator[Part]:
+        jobs = list(reversed(self.jobs[shard]))
+        if not self.keeps:
+            self.jobs[shard] = []
+        number, position = 0, 0
+        while jobs:
+            job = jobs.pop()
+            yield from job.parts(self.shared, (shard, number), position)
+            number, position = number + 1, position + job.rows
+
+    def spread(self, tasks: int) -> Dataset:
+        """The same rows, walked by so many tasks where that is a gain."""
+        most = max((job.rows for one in self.jobs for job in one), default=0)
+        collected = all(isinstance(job, CollectedRows) and in_memory(job.chunks) for one in self.jobs for job in one)
+        # Without anything to sort by there is little to share: a walk that sees all rows as peers adds all of them
+        # first.
+        if (
+            tasks <= 1
+            or not self.shape.keys
+            or self.rows <= self.shared.run.settings.small_rows
+            or not collected
+            or most * tasks < self.rows * UNEVEN
+        ):
+            return super().spread(tasks)
+        return SpreadWindow(self, tasks)
+
+    def release(self) -> None:
+        self.jobs = [[] for _ in self.jobs]
+
+
+class SpreadWindow(BlockData):
+    """The sorted rows of a window step in parts, which all workers take from one counter."""
+
+    def __init__(self, data: WindowData, tasks: int):
+        self.shards, self.rows, self.shared = tasks, data.rows, data.shared
+        shape, run = data.shape, data.shared.run
+        workers = Workers(tasks, lambda work, count: parallel(work, count, tasks, run))
+        morsels = Morsels(len(shape.part.columns))
+        self.reserved: list[Reserved] = []
+        for jobs in data.jobs:
+            for job in jobs:
+                if job.rows:
+                    self.reserved.append(
+                        job.split(data.shared, morsels, max(1, round(tasks * job.rows / data.rows)), workers)
+                    )
+        self.parts = [(shape.part, morsels, ctypes.c_int64(0))]
+        data.release()
+
+    def release(self) -> None:
+        self.parts = [(source, Morsels(len(source.columns)), counter) for source, _, counter in self.parts]
+        self.reserved = []
+
+
+def refuse_nulls(
+    step: Step,
+    names: Iterable[str],
+    columns: tuple[OutputColumn, ...],
+    nullable: tuple[bool, ...],
+    lists: list[list[AnyChunk]],
+) -> None:
+    """End a run whose plan relies on columns to hold no NULL, if one does. Plans of queries filter them; of rows in
+    files nothing is known."""
+    if not in_memory([c for one in lists for c in one]):
+        return
+    for column, has_nulls in zip(columns, nullable, strict=True):
+        if has_nulls and column.name in names and any(c.rows for one in lists for c in one):
+            raise ExecutionError(
+                (
+                    f"step {step.name}: the time {column.name} is NULL in a row, which is alive at no time and "
+                    "in no window"
+                ),
+                hint=f"filter {column.name} IS NOT NULL before it",
+            )
+
+
+def nullable_columns(lists: list[list[AnyChunk]], columns: int) -> tuple[bool, ...]:
+    """Which columns have NULLs; all may have some where rows are in files, or where there are none to be seen."""
+    chunks = [c for one in lists for c in one]
+    if not chunks or not in_memory(chunks):
+        return (True,) * columns
+    return tuple(any(c.arrays[i].null_count for c in chunks) for i in range(columns))

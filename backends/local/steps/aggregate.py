@@ -1,0 +1,102 @@
+"""Runs `aggregate`: groups in an array where the keys have few known values, otherwise in hash tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tsql.backends.local.lower.graph import Lies, Lowering, Node, Pipe, Shape, Way, relies_on_hashes
+from tsql.backends.local.lower.local_step import LocalStep, described, host_pipes, runs
+from tsql.backends.local.run.flow import Flow, row_bound
+from tsql.backends.local.spill.groups import SpillingGroups, group_pipes
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.dense import DENSE_GROUPS
+from tsql.kernels.emit.pipeline import Pipeline, Sink
+from tsql.kernels.operators.aggregate.groups import AggregateSink, Grouping, is_dense, make_sink
+from tsql.planner.physical.operators.aggregate import Aggregate
+
+ARRAY = Way("groups in an array", f"the keys have at most {DENSE_GROUPS:,} known values, or few for the rows")
+TABLE = Way("groups in a hash table")
+
+
+class DenseProbe(Sink):
+    """Sees the keys of groups as they reach a sink, in a dry run, and knows whether they have few known values."""
+
+    needs_probe = True
+
+    def __init__(self, grouping: Grouping, expected: int | None):
+        self.grouping, self.expected, self.dense = grouping, expected, False
+
+    def probe(self, k: PipelineKernel, row: Any) -> None:
+        self.grouping.calls = ()
+        self.grouping.probe(k, row)
+        self.dense = is_dense(self.grouping.fields, self.expected)
+
+
+@runs(Aggregate)
+class AggregateStep(LocalStep[Aggregate]):
+    """Gathers groups; the next pipeline reads them where they lie."""
+
+    @classmethod
+    def lower(cls, step: Aggregate, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        expressions = (
+            [] if step.absorbs else [*(e for _, e in step.by), *(e for _, c in step.calls for e in c.expressions())]
+        )
+        groups = Pipe("", described(step), ways=(ARRAY, TABLE) if step.by else ())
+        return Shape(
+            source=f"groups of {step.name}",
+            lies=Lies.GROUPS,
+            pipes=(*host_pipes(*expressions), groups, *group_pipes(step, about)),
+        )
+
+    def flow(self, node: Node) -> Flow:
+        x, step = self.x, node.step
+        flow = x.flow(node.inputs[0])
+        if not step.absorbs:
+            flow, by, calls = x.hosts.arguments(step, flow)
+        else:
+            by, calls = step.by, step.calls
+        equal = x.run.settings.equal_hashes
+        # Where rows are multiplied the dataset's number of rows bounds nothing.
+        multiplied = any(o.multiplies for o in flow.operators)
+
+        def grouping() -> Grouping:
+            return Grouping(by, calls, step.phase, None if multiplied else row_bound(flow.data.rows), equal)
+
+        def make(known: bool = True) -> AggregateSink:
+            # Of rows that come back from a file no bounds are known.
+            return make_sink(grouping(), dense and known)
+
+        # Many shards are there to keep each table small: an array for all keys in each would not be.
+        small_tables = flow.data.shards > x.graph.shards and (step.groups or 0) > DENSE_GROUPS
+        may_be_dense = bool(by) and not equal and not small_tables
+        likely = step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None
+        dense = may_be_dense and self._is_dense(step, flow, grouping(), likely)
+        if by:
+            x.run.chose(step.name, (ARRAY if dense else TABLE).name)
+        if step.phase == "partial" and not relies_on_hashes(node, x.graph.hands_out_shards):
+            flow = x.pipelines.coalesced(flow)
+        expected = 0 if dense or not by else _expected_groups(step, flow)
+        return x.part(SpillingGroups).groups(step, flow, by, calls, make, expected)
+
+    def _is_dense(self, step: Aggregate, flow: Flow, grouping: Grouping, expected: int | None) -> bool:
+        """Whether the keys, as they reach the sink, have few known values; found by a dry run over them, once for a
+        layout."""
+        kept, source = self.x.kernels.dense, flow.data.empty_source()
+        operators = tuple(o.signature for o in flow.operators)
+        signature = (id(step), "dense", source.columns, type(source), operators, expected)
+        known = kept.get(signature)
+        if known is not None:
+            return known
+        sink = DenseProbe(grouping, expected)
+        Pipeline(source, flow.operators, sink)._probe()
+        kept[signature] = sink.dense
+        return sink.dense
+
+
+def _expected_groups(step: Aggregate, flow: Flow) -> int:
+    """Groups per shard: the planner's estimate, held down by the rows that there are."""
+    if not step.groups:
+        return 0
+    shards = 1 if step.phase == "partial" else flow.data.shards
+    rows = flow.data.rows if flow.data.rows is not None else step.groups
+    return min(step.groups // shards, rows // flow.data.shards + 1)

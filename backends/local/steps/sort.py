@@ -1,0 +1,63 @@
+"""Runs `sort`: the first rows by heaps where there is a limit, then all that are left by a sort of the host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tsql.backends.local.lower.graph import Lies, Lowering, Node, Pipe, Shape, relies_on_hashes
+from tsql.backends.local.lower.local_step import LocalStep, described, host_pipes, runs
+from tsql.backends.local.run.constants import row_count
+from tsql.backends.local.run.dataset import TopData
+from tsql.backends.local.run.flow import Flow
+from tsql.backends.local.spill.sorts import Sorts, sort_pipes
+from tsql.kernels.expr.nodes import Column, SortKey
+from tsql.kernels.operators.top import LARGEST, Top
+from tsql.planner.physical.movement import Gather
+from tsql.planner.physical.operators.sort import Sort
+
+FEW_PER_SHARD = 1000
+"""So few rows of each shard are sorted at once: another heap would be another kernel to compile."""
+
+
+@runs(Sort)
+class SortStep(LocalStep[Sort]):
+    """Puts rows in order. phase=partial only keeps the first rows of each shard, in no order."""
+
+    @classmethod
+    def lower(cls, step: Sort, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        hosts = host_pipes(*(k.expr for k in step.keys))
+        when = f"the limit is at most {LARGEST:,}" + (f" and above {FEW_PER_SHARD:,}" if _has_first_rows(step) else "")
+        heaps = () if step.limit is None else (Pipe("top *", described(step, "top"), when=when),)
+        if step.phase == "partial":
+            return Shape(source=f"first rows of {step.name}", lies=Lies.OTHER, pipes=(*hosts, *heaps))
+        sorts = sort_pipes(described(step), inputs[0], about)
+        return Shape(source=f"rows of {step.name}", pipes=(*hosts, *heaps, *sorts))
+
+    def flow(self, node: Node) -> Flow:
+        x, step = self.x, node.step
+        flow, expressions = x.hosts.calls(step, x.flow(node.inputs[0]), tuple(k.expr for k in step.keys))
+        keys = tuple(SortKey(e, k.descending, k.nulls_first) for e, k in zip(expressions, step.keys, strict=True))
+        limit = row_count(step.limit, x.run.parameters)
+        if limit is not None and limit <= LARGEST and not (limit <= FEW_PER_SHARD and _has_first_rows(step)):
+            with x.states.attempt() as attempt:
+                flow = self._top(node, flow, keys, limit)
+            if attempt.failed:
+                # The rows that a heap would hold do not fit: all are sorted, in files if need be.
+                flow = replace(flow, data=flow.data.again())
+        if step.phase == "partial":
+            return flow
+        return x.part(Sorts).sorted(step, flow, keys, step.schema, limit)
+
+    def _top(self, node: Node, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
+        """The first rows of each shard, by heaps; they come out in no order."""
+        x = self.x
+        columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
+        flow = flow if relies_on_hashes(node, x.graph.hands_out_shards) else x.pipelines.coalesced(flow)
+        states = x.pipelines.run(node.step, f"top {limit}", flow, lambda: Top(columns, keys, limit))
+        return Flow(TopData(states[0][0], [c for _, c in states], x.shared), flow.schema)
+
+
+def _has_first_rows(step: Sort) -> bool:
+    """Whether the rows of a sort are the first ones of each shard, gathered."""
+    (below,) = step.inputs
+    return isinstance(below, Gather) and isinstance(below.inputs[0], Sort) and below.inputs[0].phase == "partial"

@@ -1,0 +1,87 @@
+"""`Choice`: what the choice of steps for one query knows. The functions that make the steps of a kind of node take it, ask
+it for the steps of inputs (`step`) and for the cheapest of several plans (`cheapest`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tsql.kernels.process import stopping
+from tsql.planner.cost import constants as cost
+from tsql.planner.cost.constants import Costs
+from tsql.planner.hints.constraints import Constraints
+from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.enforce import enforce
+from tsql.planner.physical.estimator import Estimator
+from tsql.planner.physical.step import Step
+
+StepOf = Callable[["Choice", Any], Step]
+"""Makes the step of a node."""
+
+
+class Choice:
+    """Turns the nodes of one query into steps; a node that is used twice becomes one step.
+
+    `makers` has a function for each kind of node. `choices` are what to take where there is a choice, in the order in
+    which choices come up; the rest is chosen by cost. `taken` remembers what was taken of what."""
+
+    makers: Mapping[type[logical.Node], StepOf] = {}
+
+    def __init__(
+        self,
+        shards: int,
+        wanted: Constraints | None = None,
+        scope: str = "local",
+        costs: Costs = cost.DEFAULT,
+        choices: tuple[str, ...] = (),
+    ):
+        self.shards, self.wanted, self.scope, self.choices = shards, wanted or Constraints(), scope, choices
+        self.estimator = Estimator(shards, costs)
+        self.taken: list[tuple[str, tuple[str, ...]]] = []
+        self.done: dict[int, tuple[logical.Node, Step]] = {}
+        """By id, with the node: one that is made for a single step would be freed, and another could have its id."""
+        self.chains: dict[int, float] = {}
+        """Of scans, by id: the part of the rows that all filters above one let through."""
+        self.recursions: dict[int, str] = {}
+        self.gathers = False
+        self.shared: set[int] = set()
+        """Steps with several users, by id."""
+        self.several: set[int] = set()
+        """Nodes with several users, by id."""
+
+    def step(self, node: logical.Node) -> Step:
+        found = self.done.get(id(node))
+        if found is None:
+            stopping.check()
+            found = self.done[id(node)] = (node, self._make(node))
+            if id(node) in self.several:
+                self.shared.add(id(found[1]))
+        return found[1]
+
+    def plan(self, node: logical.Node) -> Step:
+        """The steps of a whole plan."""
+        users: dict[int, set[int]] = {}
+        for user in node.walk():
+            for child in user.inputs:
+                users.setdefault(id(child), set()).add(id(user))
+        self.several = {child for child, found in users.items() if len(found) > 1}
+        return self.step(node)
+
+    def _make(self, node: logical.Node) -> Step:
+        for kind in type(node).__mro__:
+            if kind in self.makers:
+                return self.makers[kind](self, node)
+        raise TypeError(f"no step for {node.describe()}")
+
+    def cheapest(self, options: dict[str, Step]) -> Step:
+        """The option that was asked for in `choices`, or else the one with the least cost; the first of equal ones."""
+        if len(self.taken) < len(self.choices):
+            asked = self.choices[len(self.taken)]
+        else:
+            costs = {
+                name: self.estimator.total(enforce(step, self.shards, self.scope)).elapsed_ns
+                for name, step in options.items()
+            }
+            asked = min(costs, key=lambda name: costs[name])
+        self.taken.append((asked, tuple(options)))
+        return options[asked]

@@ -1,0 +1,71 @@
+"""Steps that put rows in order and that take the first of them."""
+
+from __future__ import annotations
+
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
+from tsql.kernels.expr.types import BIGINT, BOOLEAN
+from tsql.kernels.windows.call import WindowCall
+from tsql.planner.choose.choice import Choice
+from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.operators.limit import Limit
+from tsql.planner.physical.operators.project import Project
+from tsql.planner.physical.operators.sort import Sort
+from tsql.planner.physical.step import Step
+
+
+def sort_step(choice: Choice, node: logical.Sort) -> Step:
+    return Sort((choice.step(node.input),), keys=node.keys)
+
+
+def limit_step(choice: Choice, node: logical.Limit) -> Step:
+    below = node.input
+    projections: list[logical.Project] = []
+    while isinstance(below, logical.Project):
+        projections.append(below)
+        below = below.input
+    if not isinstance(below, logical.Sort) or node.count is None or node.count.type.is_float:
+        return Limit((choice.step(node.input),), count=node.count, offset=node.offset)
+    wanted = _rows_wanted(node.count, node.offset)
+    source = choice.step(below.input)
+    if choice.shards > 1:
+        source = Sort((source,), keys=below.keys, limit=wanted, phase="partial")
+    top: Step = Sort((source,), keys=below.keys, limit=wanted)
+    for project in reversed(projections):
+        top = Project((top,), columns=project.columns)
+    return Limit((top,), count=node.count, offset=node.offset) if node.offset is not None else top
+
+
+def limit_by_step(choice: Choice, node: logical.LimitBy) -> Step:
+    return choice.step(_numbered(node))
+
+
+def _rows_wanted(count: Expr, offset: Expr | None) -> Expr:
+    """LIMIT + OFFSET: as many rows as a top-k must keep."""
+    if offset is None:
+        return count
+    if isinstance(count, Literal) and isinstance(offset, Literal):
+        if count.value is None or offset.value is None:
+            return count
+        return Literal(min(count.value + offset.value, 2**63 - 1), BIGINT)
+    return Call("+", (count, offset), BIGINT)
+
+
+def _numbered(node: logical.LimitBy) -> logical.Node:
+    """A limit for each key, as a filter on the number of the row among those of its key."""
+    schema = node.input.schema
+    name = "row_of_key"
+    while name in schema:
+        name += "_"
+    keys = tuple(Column(n, schema[n].type, schema[n].nullable) for n in node.by)
+    numbered: logical.Node = logical.Window(
+        node.input, keys, node.order, ((name, WindowCall("row_number", (), BIGINT)),)
+    )
+    number = Column(name, BIGINT)
+    skipped = node.offset if node.offset is not None else Literal(0, BIGINT)
+    if node.offset is not None:
+        numbered = logical.Filter(numbered, Call(">", (number, skipped), BOOLEAN))
+    if node.count is not None:
+        # The number among those that are left, since a count and an offset together may be too large for BIGINT.
+        place: Expr = number if node.offset is None else Call("-", (number, skipped), BIGINT)
+        numbered = logical.Filter(numbered, Call("<=", (place, node.count), BOOLEAN))
+    return logical.Project(numbered, tuple((f.name, Column(f.name, f.type, f.nullable)) for f in schema))
