@@ -11,7 +11,6 @@ from decimal import Context
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.io import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.io.files import reading
@@ -21,6 +20,7 @@ from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import Type
 from tsql.kernels.process import forks
+from tsql.kernels.process.arrow_compute import pc
 
 SPLIT_ROWS = 131_072
 _DIGITS = Context(prec=76)

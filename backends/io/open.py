@@ -6,7 +6,6 @@ of the name, and where that says nothing, by the first bytes of the file.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -145,6 +144,8 @@ def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         lowered = name.lower()
         if lowered not in known:
+            import difflib
+
             close = sorted(difflib.get_close_matches(lowered, known), key=lambda name: name[:1] != lowered[:1])
             raise SourceError(
                 f"unknown option {name} for {kind} files",

@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.process.arrow_compute import pc
 
 DROP, ADJUST, ERROR, INTO = POLICIES = ("DROP", "ADJUST", "ERROR", "INTO")
 NEVER = -(2**63)

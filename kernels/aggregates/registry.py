@@ -40,8 +40,13 @@ class AggregateFunction:
     def return_type(self, types: tuple[Type, ...]) -> Type:
         return self.returns(*types) if callable(self.returns) else self.returns
 
+    @property
+    def module(self) -> str:
+        """Where it is registered."""
+        return self.body.__module__
 
-AGGREGATES: Registry[AggregateFunction] = Registry()
+
+AGGREGATES: Registry[AggregateFunction] = Registry("tsql.kernels.aggregates")
 
 
 def aggregate(

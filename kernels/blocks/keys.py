@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.blocks.encode import one_array, stored_integers
 from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.blocks.table import BlockTable, decode
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.arrow_compute import pc
 
 FEW_KEYS = 64
 """So many keys are looked up one by one; more are compared with all keys of a piece at once."""

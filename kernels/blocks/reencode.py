@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.blocks.encode import (
     BLOCK_ROWS,
@@ -28,6 +27,7 @@ from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.emit.batch import Dictionary, SourceColumn, arrow_layout, round_range
 from tsql.kernels.expr.statistics import ColumnStatistics
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.arrow_compute import pc
 
 
 class PlainColumn(BlockColumn):

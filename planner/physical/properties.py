@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from tsql.kernels.expr.nodes import SortKey
 
+MAX_SHARDS = 4096
+
 
 @dataclass(frozen=True)
 class Properties:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
+from tsql.kernels.process.arrow_compute import pc
 from tsql.planner.bind.syntax import CallNode
 
 Error = Callable[[str, exp.Expr], Exception]

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from tsql.backends.io import Split, Statistics
@@ -33,6 +32,7 @@ from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import VARCHAR, Type, common_type
+from tsql.kernels.process.arrow_compute import pc
 
 OPTIONS = (
     "header", "delim", "sep", "delimiter", "quote", "escape", "nullstr", "columns", "types", "dtypes", "names",

@@ -18,14 +18,16 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tsql.backends.io.files import reading, stored_path
 from tsql.backends.io.parquet import thrift
 from tsql.kernels.expr.errors import SourceError
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _INT32, _INT64, _INT96 = 1, 2, 3
@@ -94,6 +96,8 @@ def read_footer(path: str) -> Footer:
         if at >= 0:
             edited[at : at + len(_ARROW_SCHEMA)] = b"-----:schema"
         alone = b"".join((_MAGIC, edited, struct.pack("<I", len(edited)), _MAGIC))
+        import pyarrow.parquet as pq
+
         metadata = pq.read_metadata(pa.BufferReader(alone))
         schema = metadata.schema.to_arrow_schema()
         if not _is_sound(metadata) or len(leaves) != len(schema):

@@ -43,11 +43,10 @@ from contextlib import suppress
 from dataclasses import replace
 from io import FileIO
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tsql.backends.io import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.io.convert import castable, convert
@@ -65,6 +64,9 @@ from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import DECIMAL, Type, common_type
 from tsql.kernels.process import forks
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 BATCH_ROWS = 65_536
 OPEN_FILES = 8
@@ -415,6 +417,8 @@ class ParquetSource:
             while len(readers) >= OPEN_FILES:
                 readers.pop(next(iter(readers))).close(force=True)
             stream = pa.OSFile(stored_path(path), "rb")
+            import pyarrow.parquet as pq
+
             readers[path] = pq.ParquetFile(
                 stream,
                 metadata=file.footer.metadata,
