@@ -8,7 +8,8 @@ import sys
 
 INTERRUPTED = 130
 NEW_OBJECTS = 20_000
-"""So many make Python look for garbage. Of its own 700 a start makes a few hundred times as many, all of them to stay."""
+"""So many make Python look for garbage. Of its own 700 a start makes a few hundred times as many, all of them to
+stay."""
 
 
 def script() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from tsql.catalog.definition import Table, TableDefinition
 from tsql.costs import calibrated
 from tsql.kernels.expr.types import Type
 from tsql.kernels.process import forks, garbage
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner import PhysicalPlan, make_plan
 from tsql.statements.script import Piece

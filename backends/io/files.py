@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,6 +20,7 @@ import pyarrow as pa
 from tsql.backends.io.pipes import PipePath, PipeReader
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.types import BIGINT, DATE, TIMESTAMP, VARCHAR, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 SUFFIXES = {
     "parquet": (".parquet", ".pq", ".parq"),

@@ -19,7 +19,7 @@ Bounded input is never late: files that are read as tables do not come here."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ import pyarrow as pa
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.process.arrow_compute import pc
+from tsql.kernels.process.quick_dataclass import dataclass
 
 DROP, ADJUST, ERROR, INTO = POLICIES = ("DROP", "ADJUST", "ERROR", "INTO")
 NEVER = -(2**63)

@@ -4,7 +4,7 @@ place of the steps below."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from tsql.backends.local.run.host import Chunk
 from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.local.spill.spill import AnyChunk
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.enforce import enforce
 from tsql.planner.physical.movement import Movement
 from tsql.planner.physical.operators.input import Input

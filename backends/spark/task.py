@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +41,7 @@ from tsql.backends.spark.wire import (
 from tsql.kernels.expr.errors import SourceError, TsqlError
 from tsql.kernels.expr.types import parse_type
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.movement import Multicast, Redistribute, Reshard
 from tsql.planner.physical.planfile import parse_plan
 from tsql.planner.physical.step import PhysicalPlan, Step

@@ -6,14 +6,13 @@ gives the state as SQL values, which is what a partial aggregate hands on, and `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.expr.nodes import Literal, SortKey
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

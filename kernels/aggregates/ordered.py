@@ -6,8 +6,6 @@ depend on how rows are batched, sharded or scheduled. ORDER BY inside the call r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.kernels.aggregates.base import AggregateState, Body
 from tsql.kernels.aggregates.basic import keep_string, same
 from tsql.kernels.aggregates.registry import aggregate
@@ -16,6 +14,7 @@ from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum, both
 from tsql.kernels.expr.types import BIGINT, Type
 from tsql.kernels.functions.comparison import compare
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 class Kept:

@@ -7,11 +7,11 @@ An aggregate is five functions over a state of named, typed fields: `init`, `upd
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsql.kernels.expr.types import Type
 from tsql.kernels.functions.registry import Pattern, Registry
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.kernels.aggregates.base import Body

@@ -11,8 +11,10 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 INTEGERS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128}
 FLOATS = {"f32": 32, "f64": 64}

@@ -13,7 +13,6 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +29,7 @@ from tsql.kernels.codegen.object_cache import UNUSABLE, read_entry, write_later
 from tsql.kernels.codegen.objects import ObjectCode
 from tsql.kernels.codegen.render import render, shared_names
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime import pool
 
 MEMORY_CALLS = ("malloc", "calloc", "realloc", "free")

@@ -14,7 +14,6 @@ import resource
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from tsql.kernels.codegen.host_symbols import HOST_SYMBOLS
 from tsql.kernels.expr.errors import OutOfMemoryError
 from tsql.kernels.process import forks, garbage
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime import pool as words
 
 _libc = ctypes.CDLL(None)

@@ -9,9 +9,10 @@ routine does (`shared_names` in render.py), so it does not matter whose it is.""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tsql.kernels.codegen.elf import DamagedObject, check_object
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

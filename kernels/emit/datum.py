@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from tsql.kernels.codegen.kir import INTEGERS
 from tsql.kernels.codegen.lang import Kernel, Val
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.kernels.emit.context import PipelineKernel

@@ -6,8 +6,6 @@ these need, so that more entries fit a cache. Strings that do not outlive the qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
@@ -15,6 +13,7 @@ from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.keys import KeyField
 from tsql.kernels.emit.rows import CodeDatum
 from tsql.kernels.functions.arithmetic import number
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import table_string
 
 NARROW = (("i8", 7), ("i16", 15), ("i32", 31), ("i64", 63))

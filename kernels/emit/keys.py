@@ -6,7 +6,6 @@ if they are equally long, as in GROUP BY."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tsql.kernels.aggregates.base import field_offsets, fields_bytes
 from tsql.kernels.codegen.lang import Val
@@ -17,6 +16,7 @@ from tsql.kernels.emit.rows import CodeDatum, dictionary_pointer, dictionary_str
 from tsql.kernels.expr.types import Type
 from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.functions.comparison import interval_order
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import table_string
 from tsql.kernels.runtime.text.strings import mix64, str_eq, str_hash
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, reduce
 from itertools import takewhile
 from operator import and_
@@ -23,6 +23,7 @@ from tsql.kernels.emit.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.emit.context import CHECK_ROWS, COUNTER, ROWS_DONE, STATUS, PipelineKernel, Program
 from tsql.kernels.emit.rows import CachedRow, ColumnPointers, DerivedRow, MorselRow, SelectedRow, load_pointers
 from tsql.kernels.expr.nodes import Column
+from tsql.kernels.process.quick_dataclass import dataclass
 
 Push = Callable[[PipelineKernel, CachedRow], None]
 

@@ -4,7 +4,7 @@ scope."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from tsql.kernels.codegen.lang import Kernel, Val
@@ -14,6 +14,7 @@ from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.expressions import emit
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import BIGINT
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 class CachedRow:

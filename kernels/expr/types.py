@@ -6,9 +6,9 @@ side."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

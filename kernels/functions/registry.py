@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from tsql.kernels.expr.types import BIGINT, DOUBLE, NULL, TIMESTAMP, VARCHAR, Type, implicit_cast_cost
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 
 Pattern = Type | str
 """An argument: a Type, or the name of a class of types ("any", "numeric", "integer", "decimal", "string", "temporal",

@@ -9,7 +9,6 @@ whose values of a column cannot be NULL makes chunks without a bitmap for it, so
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
 from tsql.kernels.codegen.kir import BYTES, Module
@@ -33,6 +32,7 @@ from tsql.kernels.emit.rows import CachedRow
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import INTERVAL_RANGE, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 CHUNK_ROWS = 1 << 16
 FIRST_ROWS, NEXT_ROWS = 1 << 10, 1 << 14

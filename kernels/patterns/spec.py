@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from tsql.kernels.expr.nodes import Cast, Column, Expr, SortKey
@@ -11,6 +11,7 @@ from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.patterns.reads import Read, map_plain
 from tsql.kernels.patterns.tree import Pattern
+from tsql.kernels.process.quick_dataclass import dataclass
 
 OUTPUTS = ("one", "all", "matched", "unmatched")
 """ONE ROW PER MATCH; ALL ROWS PER MATCH: with empty matches, without them, and with the rows of no match too."""

@@ -3,8 +3,6 @@ row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.kernels.aggregates.base import MemoryState
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
@@ -25,6 +23,7 @@ from tsql.kernels.patterns.history import (
     state_fold,
 )
 from tsql.kernels.patterns.reads import Classifier, MatchFold, MatchNumber, Navigate, Read, replace_reads
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.base import as_type
 from tsql.kernels.windows.running import KeptStates, registers
 

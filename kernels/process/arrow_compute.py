@@ -1,5 +1,5 @@
-"""`pc`: `pyarrow.compute`, imported at its first use. The import makes a Python function for each of 300 Arrow functions
-and takes as long as all of pyarrow; most queries use none."""
+"""`pc`: `pyarrow.compute`, imported at its first use. The import makes a Python function for each of 300 Arrow
+functions and takes as long as all of pyarrow; most queries use none."""
 
 from __future__ import annotations
 

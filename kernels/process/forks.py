@@ -21,11 +21,12 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from importlib import _bootstrap
 from typing import Any
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 IMPORT_SECONDS = 5.0
 """So long a fork waits for modules that other threads import, if they are of these packages."""

@@ -33,7 +33,7 @@ else:
 __all__ = ["dataclass"]
 
 
-def _decorated(cls: type, repr: bool, eq: bool, frozen: bool) -> type:
+def _decorated(cls: Any, repr: bool, eq: bool, frozen: bool) -> Any:
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # the standard library would print a signature, which takes longer than all the rest
     own = cls.__dict__
@@ -75,7 +75,7 @@ def _later(cls: type, name: str, make: Callable[[], Callable[..., Any]]) -> None
     setattr(cls, name, first)
 
 
-def _freeze(cls: type) -> None:
+def _freeze(cls: Any) -> None:
     names = frozenset(field.name for field in dataclasses.fields(cls))
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
@@ -98,7 +98,9 @@ def _function(name: str, arguments: str, lines: list[str], names: dict[str, Any]
 
 def _init(cls: type, frozen: bool) -> Any:
     names: dict[str, Any] = {"_set": object.__setattr__, "_nothing": _NOTHING}
-    positional, named, lines = ["self"], [], []
+    positional: list[str] = ["self"]
+    named: list[str] = []
+    lines: list[str] = []
     for number, field in enumerate(dataclasses.fields(cls)):
         name, value = field.name, field.name
         if field.default_factory is not dataclasses.MISSING:

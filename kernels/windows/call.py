@@ -6,10 +6,11 @@ hashable, and prints as SQL that `planner/bind/windows.py` reads back to an equa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tsql.kernels.expr.nodes import Aggregate, Expr, Literal, SortKey
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ own."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from tsql.kernels.aggregates.base import AggregateState
@@ -20,6 +19,7 @@ from tsql.kernels.emit.datum import Datum, all_valid, both
 from tsql.kernels.emit.expressions import emit, emit_predicate
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.functions.comparison import compare
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.base import MOST_ROWS, Memory, OwnMemory, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall
 

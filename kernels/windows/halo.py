@@ -8,10 +8,9 @@ DISTINCT, medians, frames that end with the partition) may look at any row of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Expr, Literal, SortKey
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.access import LastValue, ShiftedValue
 from tsql.kernels.windows.base import Evaluator
 from tsql.kernels.windows.call import Bound, WindowCall

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 UNKNOWN_ROWS = 1e6
 """Of a source that does not know how many it has."""

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.hints.hint import Hint, HintTarget, find_relation
 from tsql.planner.hints.join_hints import Demand, JoinHints, leaves_of, why_apart
 from tsql.planner.logical.nodes import Join, Node, Scan

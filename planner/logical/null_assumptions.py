@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass

@@ -8,12 +8,13 @@ from panes without repeating a row. All lengths are in microseconds; the time of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd
 from typing import Self
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.types import BIGINT, INTERVAL, TIMESTAMP
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.calendar import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tsql.planner.logical.generating import Series
 from tsql.planner.logical.nodes import Node

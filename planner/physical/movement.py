@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import EVEN, KEYED, ONCE, Properties, Requirement

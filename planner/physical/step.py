@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner.logical import nodes as logical
 from tsql.planner.physical.estimate import Cost, Estimate, Machine

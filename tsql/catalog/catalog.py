@@ -12,7 +12,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsql.backends.io import Source
@@ -21,6 +20,7 @@ from tsql.catalog.definition import Macro, Table, View
 from tsql.catalog.external import External
 from tsql.kernels.expr.errors import CatalogError, SourceError
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.backends.io.csv.rejects import CsvRejects, RejectTables

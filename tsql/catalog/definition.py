@@ -5,11 +5,12 @@ map."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import Type, parse_type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.kernels.blocks.stored import StoredTable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from tsql.backends.io import Source
@@ -16,6 +16,7 @@ from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import parse_type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.backends.io.watermark import Watermark

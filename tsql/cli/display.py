@@ -9,13 +9,13 @@ import sys
 from collections import deque
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
 
 from tsql.cli.terminal import cell_len, console_of
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.values import texts
 
 if TYPE_CHECKING:

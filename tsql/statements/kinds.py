@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.catalog.definition import Key, Macro, TableDefinition

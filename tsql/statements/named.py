@@ -7,7 +7,6 @@ The parser's nodes and what `tsql/analyze/statements.py` makes of them are here;
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from tsql.kernels.expr.errors import BindError, CatalogError
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.relation import Relation
 from tsql.statements.script import split
 

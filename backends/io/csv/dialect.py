@@ -9,12 +9,12 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tsql.backends.io import options as opt
 from tsql.backends.io.csv.lines import LooseRows
 from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.process.quick_dataclass import dataclass
 
 DELIMITERS = (",", "|", ";", "\t")
 DIALECT_BYTES = 65_536

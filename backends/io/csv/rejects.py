@@ -8,7 +8,7 @@ signed here."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, VARCHAR
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.backends.io.csv.lines import RawRow

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tsql.backends.io import options as opt
@@ -27,6 +27,7 @@ from tsql.backends.io.text import ISO, TextFormat, parser
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.keywords import RESERVED
 from tsql.kernels.expr.types import DOUBLE, VARCHAR, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 COMMENT = "#"
 """What comments begin with where a file has some and nobody says so."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +24,7 @@ import pyarrow as pa
 from tsql.backends.io.files import reading, stored_path
 from tsql.backends.io.parquet import thrift
 from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

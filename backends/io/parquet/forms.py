@@ -15,13 +15,13 @@ Pages with headers that the decoder does not know, and chunks in other files, ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeGuard
 
 import pyarrow as pa
 
 from tsql.backends.io.parquet.footer import ColumnChunk, Footer
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.parquet.reader import (
     HOST_PAGES,
     PLAIN,

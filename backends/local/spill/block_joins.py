@@ -17,7 +17,7 @@ are the same in more rows than fit memory are an error of the query in almost al
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from tsql.kernels.expr.nodes import Column, Literal
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.process.arrow_compute import pc
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.join import HashJoin
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +36,7 @@ from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import Column, SortKey
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.step import Step
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 
@@ -28,6 +28,7 @@ from tsql.kernels.operators.aggregate.combine import PLACE, CombineScan, Windows
 from tsql.kernels.operators.aggregate.combine_groups import GroupCombineScan
 from tsql.kernels.operators.aggregate.groups import DenseAggregate
 from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.combine import Combine
 
 IN_PLACE = Way("panes walked where they lie", "they are groups in arrays")

@@ -6,7 +6,6 @@ match may reach from its first row to its last."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Shape
@@ -20,6 +19,7 @@ from tsql.kernels.expr.nodes import Column, Expr, Literal, Parameter
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.match import MatchScan
 from tsql.kernels.patterns.spec import MatchSpec
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.match import Match
 
 

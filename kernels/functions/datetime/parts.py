@@ -7,7 +7,6 @@ infinity, and the bounds of the part let aggregation use plain arrays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call, Literal
 from tsql.kernels.expr.types import BIGINT, DATE, DOUBLE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 from tsql.kernels.functions.registry import function
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.calendar import (
     DATE_INFINITY,
     MICROS_PER_DAY,

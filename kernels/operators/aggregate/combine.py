@@ -13,7 +13,6 @@ first open window on."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from tsql.kernels.aggregates.base import AggregateArgument, AggregateState
@@ -25,6 +24,7 @@ from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.rows import POSITION, CachedRow, load_pointers
 from tsql.kernels.expr.nodes import Aggregate, Column, Literal
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.calendar import floor_div
 from tsql.kernels.windows.base import Place, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall

@@ -9,7 +9,7 @@ one or more such states."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -36,6 +36,7 @@ from tsql.kernels.emit.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.expr.nodes import Aggregate, Call, Expr, Literal
 from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.operators.aggregate.waiting_rows import Taken, Waiting
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 
 COMPACT_GROUPS = 1 << 14

@@ -7,7 +7,6 @@ that what follows is emitted once. Without keys all entries are in one chain, wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.codegen.lang import Val, Var
@@ -23,6 +22,7 @@ from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.types import BIGINT, BOOLEAN
 from tsql.kernels.operators.join.key_hash import HASH_SEED, add_to_hash
 from tsql.kernels.operators.join.sorted_search import SortedSearch, entry_at, fetch_group
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
 from tsql.kernels.runtime.join_table import (
     ALONE,

@@ -8,7 +8,7 @@ phase=final, the rows of a group must be in one shard.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +18,7 @@ from tsql.kernels.emit.dense import KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.aggregate_states import can_split

@@ -9,12 +9,12 @@ without keys, or with one key, that do not fit memory."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.asof import ASOF_KINDS, NEAREST
 from tsql.planner.physical.operators.join import HashJoin, read_key, read_sides
 from tsql.planner.physical.properties import ANY, ONCE, REPLICATED, Properties, Requirement

@@ -20,7 +20,7 @@ time in the others; states have positions in the input in them, so that sessions
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,6 +30,7 @@ from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.operators.aggregate.combine import KINDS, Windows
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.aggregate_states import can_combine
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, width
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of

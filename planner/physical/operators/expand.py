@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical import nodes as logical
 from tsql.planner.physical.attributes import first_twice
 from tsql.planner.physical.estimate import Estimate, Machine

@@ -7,13 +7,14 @@ table."""
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.nodes import JOIN_KINDS, joined_schema

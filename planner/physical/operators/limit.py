@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, row_count
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step

@@ -7,7 +7,7 @@ says what the attributes mean."""
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +18,7 @@ from tsql.kernels.patterns.program import PatternProgram
 from tsql.kernels.patterns.reads import Read
 from tsql.kernels.patterns.spec import OUTPUTS, SKIPS, MatchSpec, Skip
 from tsql.kernels.patterns.tree import Pattern, Variable, read_pattern
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner.cost import constants as cost
 from tsql.planner.physical.estimate import Estimate, Machine

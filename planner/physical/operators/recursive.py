@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.physical.estimate import Estimate, Machine
 from tsql.planner.physical.operators.input import Given, read_fields

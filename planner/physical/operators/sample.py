@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.generating import SAMPLE_METHODS
 from tsql.planner.physical.estimate import Estimate, Machine
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement

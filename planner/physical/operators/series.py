@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr, Literal
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, INTERVAL, TIMESTAMP
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.types import castable, coerce
 from tsql.planner.cost.columns import series_rows
 from tsql.planner.logical import nodes as logical

@@ -4,10 +4,11 @@ in full."""
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr, SortKey
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, row_count, width
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step

@@ -4,11 +4,11 @@ input's."""
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine
 from tsql.planner.physical.progress import Progress, least
 from tsql.planner.physical.properties import ONCE, Properties, Requirement

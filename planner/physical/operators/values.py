@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.attributes import as_value
 from tsql.planner.physical.estimate import Estimate, Machine
 from tsql.planner.physical.operators.input import Given, read_fields
