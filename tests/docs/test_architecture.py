@@ -19,7 +19,7 @@ from tsql.planner import make_plan
 from tsql.planner.logical.nodes import show
 from tsql.planner.rules import optimize
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 BLOCK = re.compile(r"(<!-- stage: (\w+) -->\n```\w*\n)(.*?)(^```$)", re.MULTILINE | re.DOTALL)
 SQL = """SELECT ad_id, count(*) AS n, sum(price) AS spend

@@ -21,7 +21,7 @@ from tests.temporal.asking import oracle_of
 from tsql.grammar.generator import to_duckdb
 from tsql.tpch.measure import difference
 
-FOLDER = Path(__file__).resolve().parent.parent / "examples"
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
 PROGRAMS = ("ad_clicks", "bot_elimination", "sensor_sessions", "trades_and_quotes")
 TABLES = {
     "ad_clicks": ("clicks",),

@@ -21,7 +21,7 @@ import tsql
 from tests.duck import empty_duckdb
 from tsql.grammar.generator import to_duckdb
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _load() -> ModuleType:
