@@ -38,13 +38,15 @@ SCHEMA = pa.schema(
 
 YSB = """
 SELECT campaign_id, window_start, count(*) AS views
-FROM TUMBLE((SELECT c.campaign_id, a.event_time FROM ads a JOIN campaigns c ON a.ad_id = c.ad_id WHERE a.event_type = 'view'), event_time, INTERVAL '10 seconds')
+FROM TUMBLE((SELECT c.campaign_id, a.event_time FROM ads a JOIN campaigns c ON a.ad_id = c.ad_id
+             WHERE a.event_type = 'view'), event_time, INTERVAL '10 seconds')
 GROUP BY campaign_id, window_start
 """
 """The query of the Yahoo streaming benchmark: views per campaign in windows of 10 seconds."""
 
 YSB_ORACLE = """
-SELECT c.campaign_id, time_bucket(INTERVAL '10 seconds', a.event_time, TIMESTAMP '1970-01-01') AS window_start, count(*) AS views
+SELECT c.campaign_id, time_bucket(INTERVAL '10 seconds', a.event_time, TIMESTAMP '1970-01-01') AS window_start,
+       count(*) AS views
 FROM ads a JOIN campaigns c ON a.ad_id = c.ad_id WHERE a.event_type = 'view' GROUP BY ALL
 """
 

@@ -102,12 +102,16 @@ def session(table: str = "ads", aims: Mapping[str, float] | None = None) -> Case
         "user_id, window_start, window_end",
         f"""WITH marked AS (
               SELECT user_id, event_time, amount,
-                     CASE WHEN epoch_us(event_time) - lag(epoch_us(event_time)) OVER (PARTITION BY user_id ORDER BY event_time) <= 2000000 THEN 0 ELSE 1 END AS new
+                     CASE WHEN epoch_us(event_time)
+                          - lag(epoch_us(event_time)) OVER (PARTITION BY user_id ORDER BY event_time) <= 2000000
+                          THEN 0 ELSE 1 END AS new
               FROM {table}
             ), numbered AS (
-              SELECT *, sum(new) OVER (PARTITION BY user_id ORDER BY event_time ROWS UNBOUNDED PRECEDING) AS number FROM marked
+              SELECT *, sum(new) OVER (PARTITION BY user_id ORDER BY event_time ROWS UNBOUNDED PRECEDING) AS number
+              FROM marked
             )
-            SELECT user_id, min(event_time) AS window_start, max(event_time) + INTERVAL '2 seconds' AS window_end, count(*) AS n, sum(amount) AS total
+            SELECT user_id, min(event_time) AS window_start, max(event_time) + INTERVAL '2 seconds' AS window_end,
+                   count(*) AS n, sum(amount) AS total
             FROM numbered GROUP BY user_id, number""",
         temporal_polars.session(table),
         aims=aims or {},
@@ -119,8 +123,10 @@ COUNT_WINDOWS = Case(
     ("ads",),
     "SELECT ad_id, window_id, window_start, window_end, sum(amount) AS total "
     "FROM TUMBLE(ads PARTITION BY ad_id, event_time, rows => 100) GROUP BY ad_id, window_id, window_start, window_end",
-    """SELECT ad_id, window_id, min(event_time) AS window_start, max(event_time) + INTERVAL '1 microsecond' AS window_end, sum(amount) AS total
-       FROM (SELECT ad_id, event_time, amount, (row_number() OVER (PARTITION BY ad_id ORDER BY event_time) - 1) // 100 AS window_id FROM ads)
+    """SELECT ad_id, window_id, min(event_time) AS window_start,
+              max(event_time) + INTERVAL '1 microsecond' AS window_end, sum(amount) AS total
+       FROM (SELECT ad_id, event_time, amount,
+                    (row_number() OVER (PARTITION BY ad_id ORDER BY event_time) - 1) // 100 AS window_id FROM ads)
        GROUP BY ad_id, window_id HAVING count(*) = 100""",
     aims={"duckdb": 5},
 )
@@ -151,9 +157,11 @@ def snapshot(name: str, lifetime: str, end: str) -> Case:
         f"SELECT ad_id, count(*) AS n FROM {lifetime} GROUP BY ad_id",
         f"""WITH changes AS (
               SELECT ad_id, t, sum(d) AS d
-              FROM (SELECT ad_id, event_time AS t, 1 AS d FROM ads UNION ALL SELECT ad_id, {end}, -1 FROM ads) GROUP BY ad_id, t HAVING sum(d) <> 0
+              FROM (SELECT ad_id, event_time AS t, 1 AS d FROM ads UNION ALL SELECT ad_id, {end}, -1 FROM ads)
+              GROUP BY ad_id, t HAVING sum(d) <> 0
             ), levels AS (
-              SELECT ad_id, t AS valid_from, lead(t) OVER w AS valid_to, sum(d) OVER w AS n FROM changes WINDOW w AS (PARTITION BY ad_id ORDER BY t)
+              SELECT ad_id, t AS valid_from, lead(t) OVER w AS valid_to, sum(d) OVER w AS n FROM changes
+              WINDOW w AS (PARTITION BY ad_id ORDER BY t)
             )
             SELECT ad_id, n::BIGINT AS n, valid_from, valid_to FROM levels WHERE n > 0""",
         aims={"duckdb": 10},
@@ -176,7 +184,8 @@ ASOF = Case(
     rows=1.0,
 )
 BAND_TEXT = """SELECT count(*) AS n, sum(c.amount - v.amount) AS more
-FROM ads v JOIN ads c ON v.user_id = c.user_id AND c.event_time BETWEEN v.event_time AND v.event_time + INTERVAL '10 seconds'
+FROM ads v JOIN ads c ON v.user_id = c.user_id
+ AND c.event_time BETWEEN v.event_time AND v.event_time + INTERVAL '10 seconds'
 WHERE v.event_type = 'view' AND c.event_type = 'click'"""
 BAND = Case("band join: clicks of a user within 10 s of a view", ("ads",), BAND_TEXT, BAND_TEXT, aims={"duckdb": 2})
 YAHOO = Case(
@@ -187,7 +196,8 @@ YAHOO = Case(
         FROM (SELECT c.campaign_id, {bucket(10, "a.event_time")} AS w, count(*) AS views
               FROM ads a JOIN campaigns c ON a.ad_id = c.ad_id WHERE a.event_type = 'view' GROUP BY ALL)""",
     spark="""SELECT campaign_id, window.start AS window_start, count(*) AS views
-             FROM ads a JOIN campaigns c ON a.ad_id = c.ad_id WHERE event_type = 'view' GROUP BY campaign_id, window(event_time, '10 seconds')""",
+             FROM ads a JOIN campaigns c ON a.ad_id = c.ad_id WHERE event_type = 'view'
+             GROUP BY campaign_id, window(event_time, '10 seconds')""",
 )
 
 WINDOWS = (

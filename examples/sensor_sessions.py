@@ -29,7 +29,8 @@ WITH sessions AS (
   GROUP BY sensor, window_start, window_end
 ),
 gaps AS (
-  SELECT sensor, window_end AS silent_from, lead(window_start) OVER (PARTITION BY sensor ORDER BY window_start) AS silent_until
+  SELECT sensor, window_end AS silent_from,
+         lead(window_start) OVER (PARTITION BY sensor ORDER BY window_start) AS silent_until
   FROM sessions
 )
 SELECT sensor, silent_from, silent_until, silent_until - silent_from AS length

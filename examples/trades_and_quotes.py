@@ -17,7 +17,8 @@ START_US = 1_767_258_000_000_000
 FEES = """
 CREATE TABLE fees (sym VARCHAR, cents INTEGER, vs TIMESTAMP, ve TIMESTAMP, PERIOD FOR valid_time (vs, ve));
 INSERT INTO fees
-SELECT 'S' || s, 1 + (s + h) % 3, TIMESTAMP '2026-01-01 09:00:00' + h * INTERVAL '1 hour', TIMESTAMP '2026-01-01 10:00:00' + h * INTERVAL '1 hour'
+SELECT 'S' || s, 1 + (s + h) % 3, TIMESTAMP '2026-01-01 09:00:00' + h * INTERVAL '1 hour',
+       TIMESTAMP '2026-01-01 10:00:00' + h * INTERVAL '1 hour'
 FROM range(5) a(s), range(2) b(h)
 """
 

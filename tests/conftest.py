@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.levels import level_by_text
 from tests.watchdog import Watchdog
-from tsql.backends.local.run.host import Code
-from tsql.kernels.codegen.llvm import FULL, TIERED
 from tsql.kernels.emit import program_store
+
+FULL_IN = 16
+"""One kernel in so many is compiled in full, which takes ten times as long."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -90,20 +90,13 @@ def no_stored_plans() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_level_of_code() -> Iterator[Any]:
+def one_level_of_code() -> Iterator[None]:
     """Most queries of tests run once: code that is made better afterwards, in the background, took a tenth of the
-    suite's time and was ready when nobody needed it any more. So what would be made twice is made once: in full for one
-    kernel in `FULL_IN`, chosen by its text, and quickly for the others. Gives `Code.__init__` as it is, for tests of
-    that."""
-    made = Code.__init__
-
-    def make(code: Code, program: Any, interpret: bool = False, opt: int = FULL, *rest: Any) -> None:
-        made(code, program, interpret, level_by_text(program) if opt == TIERED and not interpret else opt, *rest)
-
+    suite's time and was ready when nobody needed it any more. So what would be compiled twice is compiled once
+    (`kernels/codegen/levels.py`), also in processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TSQL_BETTER_CODE", "0")
-        patch.setattr(Code, "__init__", make)
-        yield made
+        patch.setenv("TSQL_BETTER_CODE", f"1/{FULL_IN}")
+        yield
 
 
 @pytest.fixture(autouse=True)

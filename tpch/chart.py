@@ -82,10 +82,8 @@ def _panel(panel: Panel, names: list[str], width: int) -> list[str]:
         for j, name in enumerate(names):
             if (value := bars.get(name, {}).get(case)) is not None:
                 shape = f'x="{start + j * BAR}" y="{y(value):.1f}" width="{BAR - 1}" height="{HEIGHT - y(value):.1f}"'
-                parts.append(
-                    f"<rect {shape} "
-                    f'fill="{COLOURS.get(name, OTHER)}"><title>{escape(f"{name}, {case}: {short(value)} ms")}</title></rect>'
-                )
+                tip = escape(f"{name}, {case}: {short(value)} ms")
+                parts.append(f'<rect {shape} fill="{COLOURS.get(name, OTHER)}"><title>{tip}</title></rect>')
         parts.append(
             f'<text x="{start + len(names) * BAR / 2:.1f}" y="{HEIGHT + 15}" text-anchor="middle">{escape(case)}</text>'
         )

@@ -1,7 +1,7 @@
 """TPC-H tables as Parquet files, one per table: made once per scale by `tpchgen-cli` and kept in a cache folder.
 
-Tests, benchmarks and the demo call `tables(scale)`. The folder is `$TSQL_DATA`, or `tsql/data` in the user's cache
-folder."""
+Tests, benchmarks and the demo call `tables(scale)`. The folder is `$TSQL_DATA`, or `data` among what tsql keeps in the
+user's cache folder."""
 
 from __future__ import annotations
 

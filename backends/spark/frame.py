@@ -67,9 +67,10 @@ class FrameSource:
 
 
 _SPARK = {
-    "BOOLEAN": T.BooleanType(), "TINYINT": T.ByteType(), "SMALLINT": T.ShortType(), "INTEGER": T.IntegerType(), "BIGINT": T.LongType(),
-    "HUGEINT": T.DecimalType(38, 0), "UTINYINT": T.ShortType(), "USMALLINT": T.IntegerType(), "UINTEGER": T.LongType(), "UBIGINT": T.DecimalType(20, 0),
-    "FLOAT": T.FloatType(), "DOUBLE": T.DoubleType(), "VARCHAR": T.StringType(), "BLOB": T.BinaryType(), "DATE": T.DateType(), "TIME": T.TimeType(6),
+    "BOOLEAN": T.BooleanType(), "TINYINT": T.ByteType(), "SMALLINT": T.ShortType(), "INTEGER": T.IntegerType(),
+    "BIGINT": T.LongType(), "HUGEINT": T.DecimalType(38, 0), "UTINYINT": T.ShortType(), "USMALLINT": T.IntegerType(),
+    "UINTEGER": T.LongType(), "UBIGINT": T.DecimalType(20, 0), "FLOAT": T.FloatType(), "DOUBLE": T.DoubleType(),
+    "VARCHAR": T.StringType(), "BLOB": T.BinaryType(), "DATE": T.DateType(), "TIME": T.TimeType(6),
     "TIMESTAMP": T.TimestampNTZType(), "TIMESTAMPTZ": T.TimestampType(), "NULL": T.IntegerType(),
 }  # fmt: skip
 

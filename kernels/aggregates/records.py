@@ -49,10 +49,6 @@ class Records:
         return ("i64", "i64") if t.is_string else t.parts
 
     @property
-    def has_text(self) -> bool:
-        return any(t.is_string for t in self.types)
-
-    @property
     def name(self) -> str:
         """A name for the order of these records, fit for a routine."""
         types = "_".join(f"{t.name}{t.width or ''}" for t in self.types)

@@ -30,7 +30,6 @@ class AggregateFunction:
     variadic: bool = False
     constant: tuple[int, ...] = ()
     ordered: bool = False
-    doc: str = ""
     check: Callable[[tuple[Any, ...]], str | None] | None = None
 
     def return_type(self, types: tuple[Type, ...]) -> Type:
@@ -53,11 +52,7 @@ def aggregate(
 
     def register(body: type) -> type:
         for name in names:
-            AGGREGATES.add(
-                AggregateFunction(
-                    name, tuple(args), returns, body, variadic, constant, ordered, (body.__doc__ or "").strip(), check
-                )
-            )
+            AGGREGATES.add(AggregateFunction(name, tuple(args), returns, body, variadic, constant, ordered, check))
         return body
 
     return register

@@ -150,8 +150,8 @@ class StoredTable(BlockTable):
         return found
 
     def _add(
-        self, morsels: Morsels, piece: BlockTable, names: tuple[str, ...], before: int, where: Expr | None, batch_rows: int, shared: Mapping[str, bool],
-        within: tuple[int, int] | None = None,
+        self, morsels: Morsels, piece: BlockTable, names: tuple[str, ...], before: int, where: Expr | None,
+        batch_rows: int, shared: Mapping[str, bool], within: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
         """Add the blocks of a piece that may match; of those that are not all `within` a range of rows, what is."""
         low, high = within or (0, piece.rows)

@@ -47,16 +47,22 @@ OPS = (
 
 EXTERNS: dict[str, tuple[str | None, tuple[str, ...]]] = {
     "make_room": (None, ("ptr",)),
-    "malloc": ("ptr", ("i64",)), "calloc": ("ptr", ("i64", "i64")), "realloc": ("ptr", ("ptr", "i64")), "free": (None, ("ptr",)),
+    "malloc": ("ptr", ("i64",)), "calloc": ("ptr", ("i64", "i64")), "realloc": ("ptr", ("ptr", "i64")),
+    "free": (None, ("ptr",)),
     "malloc_usable_size": ("i64", ("ptr",)), "madvise": ("i32", ("ptr", "i64", "i32")), "sched_yield": ("i32", ()),
-    "memcpy": ("ptr", ("ptr", "ptr", "i64")), "memmove": ("ptr", ("ptr", "ptr", "i64")), "memset": ("ptr", ("ptr", "i32", "i64")),
-    "memcmp": ("i32", ("ptr", "ptr", "i64")), "memchr": ("ptr", ("ptr", "i32", "i64")), "memmem": ("ptr", ("ptr", "i64", "ptr", "i64")),
-    "strtod": ("f64", ("ptr", "ptr")), "strtof": ("f32", ("ptr", "ptr")), "snprintf": ("i32", ("ptr", "i64", "ptr", "i32", "f64")),
-    **{name: ("f64", ("f64",)) for name in ("exp", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "tgamma", "lgamma", "round", "exp2", "expm1", "log1p")},
+    "memcpy": ("ptr", ("ptr", "ptr", "i64")), "memmove": ("ptr", ("ptr", "ptr", "i64")),
+    "memset": ("ptr", ("ptr", "i32", "i64")),
+    "memcmp": ("i32", ("ptr", "ptr", "i64")), "memchr": ("ptr", ("ptr", "i32", "i64")),
+    "memmem": ("ptr", ("ptr", "i64", "ptr", "i64")),
+    "strtod": ("f64", ("ptr", "ptr")), "strtof": ("f32", ("ptr", "ptr")),
+    "snprintf": ("i32", ("ptr", "i64", "ptr", "i32", "f64")),
+    **{name: ("f64", ("f64",)) for name in ("exp", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan",
+                                            "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "tgamma",
+                                            "lgamma", "round", "exp2", "expm1", "log1p")},
     **{name: ("f64", ("f64", "f64")) for name in ("pow", "fmod", "atan2", "nextafter")},
 }  # fmt: skip
-"""C functions that a kernel may call, and `make_room` of the host (room.py). `snprintf` is variadic in C; kernels use
-it as (buffer, size, "%.*g", digits, value)."""
+"""C functions that a kernel may call, and `make_room` of the host (host_symbols.py). `snprintf` is variadic in C;
+kernels use it as (buffer, size, "%.*g", digits, value)."""
 
 
 @dataclass(slots=True)

@@ -440,7 +440,7 @@ class Kernel:
         )
 
     def symbol(self, name: str) -> Val:
-        """The address of a record of the host (`HOST_SYMBOLS` in room.py)."""
+        """The address of a record of the host (`HOST_SYMBOLS` in host_symbols.py)."""
         return self.emit("symbol", "ptr", attr=name)
 
     def ret(self, value: Val | None = None) -> None:

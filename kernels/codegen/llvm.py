@@ -25,7 +25,7 @@ from llvmlite.binding import ffi
 from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.elf import check_object
 from tsql.kernels.codegen.host_symbols import HOST_CALLS, HOST_SYMBOLS
-from tsql.kernels.codegen.kir import Module, parse
+from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.object_cache import UNUSABLE, read_entry, write_later
 from tsql.kernels.codegen.objects import ObjectCode
 from tsql.kernels.codegen.render import render, shared_names
@@ -439,11 +439,6 @@ def compiler() -> Compiler:
         if _compiler is None:
             _compiler = Compiler()
         return _compiler
-
-
-def compile_text(text: str, opt: int = FULL) -> Compiled:
-    """Compile KIR text, as Spark tasks do."""
-    return compiler().compile(parse(text), opt)
 
 
 memory.compiled_by.append(lambda: compiler().pool())

@@ -7,13 +7,13 @@ it is told to stop and waited for, as LLVM must not be left in the middle of its
 from __future__ import annotations
 
 import atexit
-import os
 import queue
 import threading
 import time
 import warnings
 from collections.abc import Callable
 
+from tsql.kernels.codegen import levels
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.llvm import FULL, Compiled, compiler
 from tsql.kernels.process import forks
@@ -40,10 +40,10 @@ class Promoter:
         self.stopped = False
 
     def add(self, module: Module, done: Callable[[Compiled], None]) -> None:
-        """Compile a module in full, and hand the result to `done`, in the background thread. With TSQL_BETTER_CODE=0 it
-        is not done: tests run most queries once, also in processes that they start."""
+        """Compile a module in full, and hand the result to `done`, in the background thread, unless
+        TSQL_BETTER_CODE says that nothing is compiled twice."""
         with self.lock:
-            if self.stopped or os.environ.get("TSQL_BETTER_CODE") == "0":
+            if self.stopped or not levels.compiles_again():
                 return
             if self.thread is None:
                 thread = threading.Thread(target=self._serve, name="tsql-promote", daemon=True)

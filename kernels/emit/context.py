@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.codegen.kir import Module, Op
@@ -315,4 +315,3 @@ class Program:
     slots: list[Slot]
     sites: list[Site]
     reads: tuple[str, ...] = ()
-    extras: dict[str, Any] = field(default_factory=dict)

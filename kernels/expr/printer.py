@@ -30,9 +30,10 @@ from tsql.kernels.windows.call import DEFAULT_FRAME, WindowCall
 from tsql.kernels.windows.registry import WINDOW_FUNCTIONS
 
 INFIX = {
-    "+": "+", "-": "-", "*": "*", "/": "/", "//": "//", "%": "%", "&": "&", "|": "|", "<<": "<<", ">>": ">>", "=": "=", "<>": "<>",
-    "<": "<", "<=": "<=", ">": ">", ">=": ">=", "concat_op": "||", "and": "AND", "or": "OR", "is_distinct_from": "IS DISTINCT FROM",
-    "is_not_distinct_from": "IS NOT DISTINCT FROM", "like": "LIKE", "ilike": "ILIKE", "glob": "GLOB",
+    "+": "+", "-": "-", "*": "*", "/": "/", "//": "//", "%": "%", "&": "&", "|": "|", "<<": "<<", ">>": ">>", "=": "=",
+    "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "concat_op": "||", "and": "AND", "or": "OR",
+    "is_distinct_from": "IS DISTINCT FROM", "is_not_distinct_from": "IS NOT DISTINCT FROM", "like": "LIKE",
+    "ilike": "ILIKE", "glob": "GLOB",
 }  # fmt: skip
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_distinct_from"}
 _DAY_US = 86_400_000_000
@@ -60,7 +61,8 @@ def aggregate_sql(call: Aggregate) -> str:
     if call.name == "count" and not call.args:
         text = "count(*"
     else:
-        text = f"{_function(call.name)}({'DISTINCT ' if call.distinct else ''}{', '.join(_arguments(call.name, call.args))}"
+        arguments = ", ".join(_arguments(call.name, call.args))
+        text = f"{_function(call.name)}({'DISTINCT ' if call.distinct else ''}{arguments}"
     if call.order:
         text += " ORDER BY " + ", ".join(map(sort_key_sql, call.order))
     text += ")"

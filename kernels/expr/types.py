@@ -160,17 +160,18 @@ ARROW = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
     "HUGEINT": pa.decimal128(38, 0), "UTINYINT": pa.uint8(), "USMALLINT": pa.uint16(), "UINTEGER": pa.uint32(),
     "UBIGINT": pa.uint64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "VARCHAR": pa.string(), "BLOB": pa.binary(),
-    "DATE": pa.date32(), "TIME": pa.time64("us"), "TIMESTAMP": pa.timestamp("us"), "TIMESTAMPTZ": pa.timestamp("us", tz="UTC"),
-    "INTERVAL": pa.month_day_nano_interval(), "NULL": pa.int32(),
+    "DATE": pa.date32(), "TIME": pa.time64("us"), "TIMESTAMP": pa.timestamp("us"),
+    "TIMESTAMPTZ": pa.timestamp("us", tz="UTC"), "INTERVAL": pa.month_day_nano_interval(), "NULL": pa.int32(),
 }  # fmt: skip
 
 ALIASES = {
-    "BOOL": "BOOLEAN", "LOGICAL": "BOOLEAN", "INT1": "TINYINT", "INT2": "SMALLINT", "SHORT": "SMALLINT", "INT4": "INTEGER",
-    "INT": "INTEGER", "SIGNED": "INTEGER", "INT8": "BIGINT", "LONG": "BIGINT", "INT128": "HUGEINT", "UINT8": "UTINYINT",
-    "UINT16": "USMALLINT", "UINT32": "UINTEGER", "UINT64": "UBIGINT", "FLOAT4": "FLOAT", "REAL": "FLOAT", "FLOAT8": "DOUBLE",
-    "TEXT": "VARCHAR", "STRING": "VARCHAR", "CHAR": "VARCHAR", "BPCHAR": "VARCHAR", "BYTEA": "BLOB", "BINARY": "BLOB", "VARBINARY": "BLOB",
-    "DATETIME": "TIMESTAMP", "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ",
-    "TIMESTAMP_US": "TIMESTAMP", "TIME WITHOUT TIME ZONE": "TIME", "NUMERIC": "DECIMAL", "DEC": "DECIMAL",
+    "BOOL": "BOOLEAN", "LOGICAL": "BOOLEAN", "INT1": "TINYINT", "INT2": "SMALLINT", "SHORT": "SMALLINT",
+    "INT4": "INTEGER", "INT": "INTEGER", "SIGNED": "INTEGER", "INT8": "BIGINT", "LONG": "BIGINT", "INT128": "HUGEINT",
+    "UINT8": "UTINYINT", "UINT16": "USMALLINT", "UINT32": "UINTEGER", "UINT64": "UBIGINT", "FLOAT4": "FLOAT",
+    "REAL": "FLOAT", "FLOAT8": "DOUBLE", "TEXT": "VARCHAR", "STRING": "VARCHAR", "CHAR": "VARCHAR", "BPCHAR": "VARCHAR",
+    "BYTEA": "BLOB", "BINARY": "BLOB", "VARBINARY": "BLOB", "DATETIME": "TIMESTAMP",
+    "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ", "TIMESTAMP_US": "TIMESTAMP",
+    "TIME WITHOUT TIME ZONE": "TIME", "NUMERIC": "DECIMAL", "DEC": "DECIMAL",
 }  # fmt: skip
 NAMED = {
     t.name: t

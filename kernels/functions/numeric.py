@@ -16,10 +16,12 @@ from tsql.kernels.functions.comparison import compare
 from tsql.kernels.functions.registry import SCALARS, function
 
 LIBM = {
-    "exp": ("exp", 0.0, 1.0), "ln": ("log", 1.0, 0.0), "log10": ("log10", 1000.0, 3.0), "log": ("log10", 100.0, 2.0), "log2": ("log2", 8.0, 3.0),
-    "sin": ("sin", 0.0, 0.0), "cos": ("cos", 0.0, 1.0), "tan": ("tan", 0.0, 0.0), "asin": ("asin", 0.0, 0.0), "acos": ("acos", 1.0, 0.0),
-    "atan": ("atan", 0.0, 0.0), "sinh": ("sinh", 0.0, 0.0), "cosh": ("cosh", 0.0, 1.0), "tanh": ("tanh", 0.0, 0.0), "asinh": ("asinh", 0.0, 0.0),
-    "acosh": ("acosh", 1.0, 0.0), "atanh": ("atanh", 0.0, 0.0), "cbrt": ("cbrt", 8.0, 2.0), "gamma": ("tgamma", 5.0, 24.0), "lgamma": ("lgamma", 1.0, 0.0),
+    "exp": ("exp", 0.0, 1.0), "ln": ("log", 1.0, 0.0), "log10": ("log10", 1000.0, 3.0), "log": ("log10", 100.0, 2.0),
+    "log2": ("log2", 8.0, 3.0), "sin": ("sin", 0.0, 0.0), "cos": ("cos", 0.0, 1.0), "tan": ("tan", 0.0, 0.0),
+    "asin": ("asin", 0.0, 0.0), "acos": ("acos", 1.0, 0.0), "atan": ("atan", 0.0, 0.0), "sinh": ("sinh", 0.0, 0.0),
+    "cosh": ("cosh", 0.0, 1.0), "tanh": ("tanh", 0.0, 0.0), "asinh": ("asinh", 0.0, 0.0), "acosh": ("acosh", 1.0, 0.0),
+    "atanh": ("atanh", 0.0, 0.0), "cbrt": ("cbrt", 8.0, 2.0), "gamma": ("tgamma", 5.0, 24.0),
+    "lgamma": ("lgamma", 1.0, 0.0),
 }  # fmt: skip
 """SQL name: (C function, an argument, its value)."""
 

@@ -48,7 +48,6 @@ class Function:
     typed: bool = False
     duckdb: str | None = None
     examples: tuple[tuple[str, Any], ...] = ()
-    doc: str = ""
     returns_for: Callable[[tuple[Type, ...], tuple[Any, ...]], Type] | None = None
 
     def return_type(self, types: tuple[Type, ...], values: tuple[Any, ...] | None = None) -> Type:
@@ -182,9 +181,11 @@ def function(
         for name in names:
             SCALARS.add(
                 Function(
-                    name=name, args=tuple(args), returns=returns, emit=None if host else body, host=body if host else None, nulls=nulls,
-                    variadic=variadic, lazy=lazy, constant=constant, can_fail=can_fail, ranged=ranged, typed=typed, duckdb=duckdb,
-                    examples=examples if name == names[0] else (), doc=(body.__doc__ or "").strip(), returns_for=returns_for,
+                    name=name, args=tuple(args), returns=returns, emit=None if host else body,
+                    host=body if host else None, nulls=nulls, variadic=variadic, lazy=lazy, constant=constant,
+                    can_fail=can_fail, ranged=ranged, typed=typed, duckdb=duckdb,
+                    examples=examples if name == names[0] else (),
+                    returns_for=returns_for,
                 )
             )  # fmt: skip
         return body

@@ -213,7 +213,8 @@ def _scaled(k: PipelineKernel, a: Datum, digits: Datum, rounded_to_whole: Callab
 
 
 @function(
-    "round_even", "roundbankers", args=("float", INTEGER), returns=lambda a, digits: a, lazy=True, examples=(("round_even(2.5::DOUBLE, 0)", 2.0),)
+    "round_even", "roundbankers", args=("float", INTEGER), returns=lambda a, digits: a, lazy=True,
+    examples=(("round_even(2.5::DOUBLE, 0)", 2.0),)
 )  # fmt: skip
 def round_even_float_to(k: PipelineKernel, a: Datum, digits: Datum) -> Val:
     """Scaled, rounded with halves to even and scaled back."""
@@ -269,7 +270,8 @@ def trunc_integer_to(k: PipelineKernel, result: Type, a: Datum, digits: Datum) -
 
 
 @function(
-    "round_even", "roundbankers", args=("integer", INTEGER), returns=lambda a, digits: _signed(a), typed=True, lazy=True, can_fail=True, examples=(("round_even(25, -1)", 20),)
+    "round_even", "roundbankers", args=("integer", INTEGER), returns=lambda a, digits: _signed(a), typed=True,
+    lazy=True, can_fail=True, examples=(("round_even(25, -1)", 20),)
 )  # fmt: skip
 def round_even_integer_to(k: PipelineKernel, result: Type, a: Datum, digits: Datum) -> Val:
     """Rounded, halves to the even neighbour."""

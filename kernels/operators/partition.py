@@ -54,7 +54,8 @@ class Partition(Sink):
     with the others, so that the keys of a shard differ in the others, and are near each other if all keys are."""
 
     def __init__(
-        self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False, keep_order: bool = True, expected: int | None = None, level: int = 0, most: int = CHUNK_ROWS,
+        self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False,
+        keep_order: bool = True, expected: int | None = None, level: int = 0, most: int = CHUNK_ROWS,
         leaves_open: bool = False, compact: bool = False,
     ):  # fmt: skip
         self.columns, self.key, self.shards, self.equal_hashes, self.keep_order = (

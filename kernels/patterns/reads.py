@@ -7,7 +7,7 @@ prints as a call that `planner/bind/match.py` reads back: the variables of a rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tsql.kernels.expr.nodes import Aggregate, Expr, SortKey, Typed
@@ -85,7 +85,8 @@ class Navigate(Read):
     def text(self) -> str:
         plain = self.from_last and self.offset == 0 and not self.variables and not self.final
         offset = f", {self.offset}" if self.offset or self.variables else ""
-        inner = f"{'final_' if self.final else ''}{'last' if self.from_last else 'first'}({self.arg}{offset}{_names(self.variables)})"
+        end = "last" if self.from_last else "first"
+        inner = f"{'final_' if self.final else ''}{end}({self.arg}{offset}{_names(self.variables)})"
         if self.shift == 0:
             return inner
         distance = "" if abs(self.shift) == 1 else f", {abs(self.shift)}"
@@ -147,17 +148,6 @@ def _names(variables: tuple[str, ...]) -> str:
 def is_row_wise(expr: Expr) -> bool:
     """Whether an expression asks for nothing but rows at fixed distances from the current one."""
     return all(not isinstance(e, Read) or (isinstance(e, Navigate) and e.is_local) for e in expr.walk())
-
-
-def outermost(expr: Expr) -> Iterator[Read]:
-    """The reads of an expression that are not inside of another one."""
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Read):
-            yield node
-        else:
-            stack.extend(reversed(node.children))
 
 
 def replace_reads(expr: Expr, change: Callable[[Read], Expr]) -> Expr:

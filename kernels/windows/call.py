@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from tsql.kernels.expr.nodes import Aggregate, Expr, Literal, SortKey
 from tsql.kernels.expr.types import Type
 
-EXCLUSIONS = ("", "current row", "group", "ties")
-
 
 @dataclass(frozen=True)
 class Bound:

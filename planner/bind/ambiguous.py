@@ -11,9 +11,9 @@ from tsql.kernels.expr.types import BIGINT, BLOB, BOOLEAN, NULL, Type
 from tsql.planner.bind.types import is_bare_string
 
 _PARTS = (
-    "year", "quarter", "month", "week", "weekofyear", "yearweek", "isoyear", "day", "dayofmonth", "dayofweek", "dayofyear", "weekday",
-    "isodow", "hour", "minute", "second", "millisecond", "microsecond", "nanosecond", "decade", "century", "millennium", "era",
-    "epoch", "epoch_us", "epoch_ns", "timezone_hour", "timezone_minute",
+    "year", "quarter", "month", "week", "weekofyear", "yearweek", "isoyear", "day", "dayofmonth", "dayofweek",
+    "dayofyear", "weekday", "isodow", "hour", "minute", "second", "millisecond", "microsecond", "nanosecond", "decade",
+    "century", "millennium", "era", "epoch", "epoch_us", "epoch_ns", "timezone_hour", "timezone_minute",
 )  # fmt: skip
 _BOTH = (
     dict.fromkeys((*_PARTS, "octet_length"), (0,))

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tsql.planner.bind.binder import Binder
 
 UNTOUCHED_BY_DISTINCT = {
-    "min", "max", "first", "last", "any_value", "arbitrary", "bool_and", "bool_or", "bit_and", "bit_or", "arg_min", "arg_max", "min_by", "max_by", "argmin", "argmax",
+    "min", "max", "first", "last", "any_value", "arbitrary", "bool_and", "bool_or", "bit_and", "bit_or", "arg_min",
+    "arg_max", "min_by", "max_by", "argmin", "argmax",
 }  # fmt: skip
 """Aggregates to which it makes no difference how often a value occurs; DISTINCT is dropped, as DuckDB does."""
 BIT_AGGREGATES = ("bit_and", "bit_or", "bit_xor")

@@ -2,7 +2,7 @@
 
 sqlglot parses clauses of many dialects into arguments of its nodes. An argument that nobody reads would be a clause
 without effect, so each one is in a table: it is read, it has no meaning here (with the reason), or it is refused by
-name. The table of expressions is in `expression_clauses.py`, those of statements are in `tsql/clauses/`.
+name. The table of expressions is in `expression_clauses.py`, those of statements are in `tsql/grammar/clauses/`.
 `check_clauses` runs on each tree that a parser made, and on nothing else: what a rewrite makes has been read once."""
 
 from __future__ import annotations

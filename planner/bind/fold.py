@@ -29,10 +29,10 @@ INTERVAL_UNITS: dict[str, tuple[int, int, int]] = {
     "year": (12, 0, 0), "decade": (120, 0, 0), "century": (1200, 0, 0), "millennium": (12000, 0, 0),
 }  # fmt: skip
 _UNIT_NAMES = {name: unit for unit in INTERVAL_UNITS for name in (unit, unit + "s")} | {
-    "centuries": "century", "millennia": "millennium", "us": "microsecond", "usec": "microsecond", "usecs": "microsecond",
-    "ms": "millisecond", "msec": "millisecond", "msecs": "millisecond", "s": "second", "sec": "second", "secs": "second",
-    "m": "minute", "min": "minute", "mins": "minute", "h": "hour", "hr": "hour", "hrs": "hour", "d": "day", "w": "week",
-    "mon": "month", "mons": "month", "y": "year", "yr": "year", "yrs": "year",
+    "centuries": "century", "millennia": "millennium", "us": "microsecond", "usec": "microsecond",
+    "usecs": "microsecond", "ms": "millisecond", "msec": "millisecond", "msecs": "millisecond", "s": "second",
+    "sec": "second", "secs": "second", "m": "minute", "min": "minute", "mins": "minute", "h": "hour", "hr": "hour",
+    "hrs": "hour", "d": "day", "w": "week", "mon": "month", "mons": "month", "y": "year", "yr": "year", "yrs": "year",
 }  # fmt: skip
 
 

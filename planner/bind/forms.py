@@ -25,7 +25,8 @@ from tsql.planner.bind.types import Bare, arithmetic_type, bitwise_type, coerce,
 if TYPE_CHECKING:
     from tsql.planner.bind.binder import Binder
 
-PART_FUNCTIONS = {"date_part": "date_part", "datepart": "date_part", "date_trunc": "date_trunc", "datetrunc": "date_trunc",
+PART_FUNCTIONS = {"date_part": "date_part", "datepart": "date_part", "date_trunc": "date_trunc",
+                  "datetrunc": "date_trunc",
     "date_diff": "date_diff", "datediff": "date_diff", "date_sub": "date_sub", "datesub": "date_sub"}  # fmt: skip
 ARITHMETIC_NAMES = {"add": "+", "subtract": "-", "multiply": "*", "divide": "//", "date_add": "+"}
 _WITHOUT_PARENTHESES: dict[type[exp.Expr], str] = {

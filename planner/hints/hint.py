@@ -1,5 +1,5 @@
-"""One hint as the query states it, and the relations that hints name. `hints.py` and `join_hints.py` read meaning into
-it."""
+"""One hint as the query states it, and the relations that hints name. `constraints.py` and `join_hints.py` read
+meaning into it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ class SnapshotAggregate(Unary):
 
     def describe(self) -> str:
         calls = " ".join(f"{name}={call}" for name, call in self.aggregates)
-        return f"snapshot by=({', '.join(self.keys)}) lifetime=({self.start}, {self.end}) ends={self.ends} {calls}".rstrip()
+        lifetime = f"lifetime=({self.start}, {self.end}) ends={self.ends}"
+        return f"snapshot by=({', '.join(self.keys)}) {lifetime} {calls}".rstrip()
 
 
 def ends_of(plan: Node, start: str, end: str) -> str:

@@ -36,8 +36,10 @@ def shown(rows) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("t.csv", ""), ("t.csv.gz", ""), ("t.parquet", ""), ("t.json", ""), ("t.data", "(FORMAT parquet, COMPRESSION zstd)"),
-        ("t.tbl", "(FORMAT csv, DELIMITER '|', HEADER false, NULLSTR 'NULL')"), ("t.csv", "(HEADER, QUOTE '''', ESCAPE '''')"), ("t.json", "(ARRAY true)"),
+        ("t.csv", ""), ("t.csv.gz", ""), ("t.parquet", ""), ("t.json", ""),
+        ("t.data", "(FORMAT parquet, COMPRESSION zstd)"),
+        ("t.tbl", "(FORMAT csv, DELIMITER '|', HEADER false, NULLSTR 'NULL')"),
+        ("t.csv", "(HEADER, QUOTE '''', ESCAPE '''')"), ("t.json", "(ARRAY true)"),
         ("t.csv", "(FORCE_QUOTE (s, a))"),
     ],
 )  # fmt: skip

@@ -16,10 +16,12 @@ from tsql.parameters import check_names, convert, convert_all, parse_value
 
 UTC = dt.UTC
 VALUES = [
-    True, 0, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**127 - 1, -(2**63) - 1, 1.5, float("inf"), "text", b"\x00bytes",
-    Decimal("1.50"), Decimal("-0.001"), Decimal("1E+3"), Decimal("0"), Decimal("12345678901234567890.12"), Decimal("1E-40"),
-    dt.date(2020, 2, 29), dt.datetime(2020, 2, 29, 12, 30, 1, 5), dt.datetime(1901, 1, 1), dt.datetime(2020, 2, 29, tzinfo=UTC),
-    dt.datetime(2020, 2, 29, tzinfo=dt.timezone(dt.timedelta(hours=2))), dt.time(23, 59, 59, 7), dt.timedelta(days=400, seconds=-5, microseconds=3),
+    True, 0, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**127 - 1, -(2**63) - 1,
+    1.5, float("inf"), "text", b"\x00bytes", Decimal("1.50"), Decimal("-0.001"), Decimal("1E+3"), Decimal("0"),
+    Decimal("12345678901234567890.12"), Decimal("1E-40"), dt.date(2020, 2, 29), dt.datetime(2020, 2, 29, 12, 30, 1, 5),
+    dt.datetime(1901, 1, 1), dt.datetime(2020, 2, 29, tzinfo=UTC),
+    dt.datetime(2020, 2, 29, tzinfo=dt.timezone(dt.timedelta(hours=2))), dt.time(23, 59, 59, 7),
+    dt.timedelta(days=400, seconds=-5, microseconds=3),
 ]  # fmt: skip
 
 
@@ -32,10 +34,13 @@ def test_types_are_those_of_duckdb(value):
 @pytest.mark.parametrize(
     ("value", "stored"),
     [
-        (Decimal("1.50"), 150), (Decimal("-0.001"), -1), (Decimal("1E+3"), 1000), (dt.date(1970, 1, 2), 1), (dt.date(1969, 12, 31), -1),
-        (dt.datetime(1970, 1, 1, 0, 0, 1, 5), 1_000_005), (dt.datetime(1969, 12, 31, 23, 59, 59, 999999), -1),
-        (dt.datetime(1970, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2))), 0), (dt.time(1, 0, 0, 1), 3_600_000_001),
-        (dt.timedelta(days=1, seconds=-5), (0, 0, 86_395_000_000)), (None, None), (bytearray(b"x"), b"x"), (np.int16(3), 3), (np.float32(0.5), 0.5),
+        (Decimal("1.50"), 150), (Decimal("-0.001"), -1), (Decimal("1E+3"), 1000), (dt.date(1970, 1, 2), 1),
+        (dt.date(1969, 12, 31), -1), (dt.datetime(1970, 1, 1, 0, 0, 1, 5), 1_000_005),
+        (dt.datetime(1969, 12, 31, 23, 59, 59, 999999), -1),
+        (dt.datetime(1970, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2))), 0),
+        (dt.time(1, 0, 0, 1), 3_600_000_001),
+        (dt.timedelta(days=1, seconds=-5), (0, 0, 86_395_000_000)), (None, None), (bytearray(b"x"), b"x"),
+        (np.int16(3), 3), (np.float32(0.5), 0.5),
     ],
     ids=repr,
 )  # fmt: skip
@@ -94,9 +99,11 @@ def test_missing_and_excess_parameters():
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1", 1), ("-7", -7), ("1.50", Decimal("1.50")), ("1e3", 1000.0), ("true", True), ("NULL", None), ("'1'", "1"), ("'it''s'", "it's"), ("plain text", "plain text"), ("", ""),
-        ("DATE '2020-01-02'", dt.date(2020, 1, 2)), ("timestamp '2020-01-02 03:04:05'", dt.datetime(2020, 1, 2, 3, 4, 5)),
-        ("TIMESTAMPTZ '2020-01-02 03:04:05'", dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)), ("TIME '01:02:03'", dt.time(1, 2, 3)),
+        ("1", 1), ("-7", -7), ("1.50", Decimal("1.50")), ("1e3", 1000.0), ("true", True), ("NULL", None), ("'1'", "1"),
+        ("'it''s'", "it's"), ("plain text", "plain text"), ("", ""), ("DATE '2020-01-02'", dt.date(2020, 1, 2)),
+        ("timestamp '2020-01-02 03:04:05'", dt.datetime(2020, 1, 2, 3, 4, 5)),
+        ("TIMESTAMPTZ '2020-01-02 03:04:05'", dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ("TIME '01:02:03'", dt.time(1, 2, 3)),
     ],
 )  # fmt: skip
 def test_values_on_the_command_line(text, value):
@@ -112,8 +119,10 @@ def test_a_bad_date_on_the_command_line():
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("SELECT $1,$2", [1, 2]), ("SELECT 2 IN ($1,$2)", [1, 2]), ("SELECT $a+$b", {"a": 1, "b": 2}), ("SELECT $a||$b", {"a": "x", "b": "y"}), ("SELECT $1::INTEGER+$2-$3*$4", [1, 2, 3, 4]),
-        ("SELECT '$1,$2',$1--$2\n,$2", [1, 2]), ("SELECT $$a$b$$,$1,$t$x$$y$t$", [3]), ("SELECT $1,$$a,$b$$", [1]), ('SELECT $1 AS "$1,$",$2', [1, 2]),
+        ("SELECT $1,$2", [1, 2]), ("SELECT 2 IN ($1,$2)", [1, 2]), ("SELECT $a+$b", {"a": 1, "b": 2}),
+        ("SELECT $a||$b", {"a": "x", "b": "y"}), ("SELECT $1::INTEGER+$2-$3*$4", [1, 2, 3, 4]),
+        ("SELECT '$1,$2',$1--$2\n,$2", [1, 2]), ("SELECT $$a$b$$,$1,$t$x$$y$t$", [3]), ("SELECT $1,$$a,$b$$", [1]),
+        ('SELECT $1 AS "$1,$",$2', [1, 2]),
     ],
 )  # fmt: skip
 def test_parameters_need_no_space_between_them(text, values):

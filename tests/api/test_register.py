@@ -232,8 +232,10 @@ def test_kinds_that_go_together(values: list[Any], kind: str, expected: list[Any
 
 
 MIXED = [
-    [NAIVE, AWARE], [AWARE, NAIVE], [DAY, AWARE], [AWARE, DAY], [dt.time(1), dt.time(1, tzinfo=dt.UTC)], [dt.time(1, tzinfo=dt.UTC)], [1, True], [True, 1], [np.True_, 1], [1.5, True],
-    [2**53 + 1, 0.5], [0.5, 2**53 + 1], ["a", b"b"], [b"b", "a"], [Decimal("1.5"), 2.5], [2.5, Decimal("1.5")], [DAY, 1], [dt.timedelta(1), 1], [DAY, "2020"], [1, "a"],
+    [NAIVE, AWARE], [AWARE, NAIVE], [DAY, AWARE], [AWARE, DAY], [dt.time(1), dt.time(1, tzinfo=dt.UTC)],
+    [dt.time(1, tzinfo=dt.UTC)], [1, True], [True, 1], [np.True_, 1], [1.5, True], [2**53 + 1, 0.5], [0.5, 2**53 + 1],
+    ["a", b"b"], [b"b", "a"], [Decimal("1.5"), 2.5], [2.5, Decimal("1.5")], [DAY, 1], [dt.timedelta(1), 1],
+    [DAY, "2020"], [1, "a"],
 ]  # fmt: skip
 
 

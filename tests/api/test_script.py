@@ -52,8 +52,9 @@ def test_positional_parameters_start_again_in_each_statement():
 @pytest.mark.parametrize(
     ("text", "complete"),
     [
-        ("", True), ("select 1", False), ("select 1;", True), ("select 1; -- done", True), ("select ';", False), ("select 1; select", False),
-        ("/* open ;", False), ("select $$;", False), ("select 1 -- ;", False), ("select '';", True), ("select '''';", True), ("select ''';", False),
+        ("", True), ("select 1", False), ("select 1;", True), ("select 1; -- done", True), ("select ';", False),
+        ("select 1; select", False), ("/* open ;", False), ("select $$;", False), ("select 1 -- ;", False),
+        ("select '';", True), ("select '''';", True), ("select ''';", False),
     ],
 )  # fmt: skip
 def test_is_complete(text, complete):

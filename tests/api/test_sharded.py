@@ -90,7 +90,8 @@ def test_every_step(db: Any) -> None:
     )
     text = top.plan()
     assert [line.split("= ")[1].split(" ")[0] for line in text.splitlines() if " = " in line] == [
-        *("scan", "filter", "project"), *("scan", "filter", "project", "reshard"), "union", "sort", "gather", "sort", "limit",
+        *("scan", "filter", "project"), *("scan", "filter", "project", "reshard"), "union", "sort", "gather", "sort",
+        "limit",
     ]  # fmt: skip
     sql = (
         "SELECT price, user_id % 2 AS who FROM clicks WHERE price < 3 OR price > 20 ORDER BY price DESC "
@@ -179,7 +180,8 @@ def test_a_plan_that_could_be_wrong_is_refused(db: Any) -> None:
         (lambda d: d.query(lambda q: q.filter("price) where=(true")), "syntax error"),
         (lambda d: d.query(lambda q: q.filter("price + 1")), "where is"),
         (lambda d: d.query(lambda q: q.aggregate("ad_id", phase="half", n="count(*)")), "phase=half: it is one of"),
-        (lambda d: d.query(lambda q: q.aggregate("ad_id", phase="final", n="count(*)")), "phase=final needs an input that comes from"),
+        (lambda d: d.query(lambda q: q.aggregate("ad_id", phase="final", n="count(*)")),
+         "phase=final needs an input that comes from"),
         (lambda d: d.query(lambda q: q.sort("")), "nothing to sort by"),
         (lambda d: d.query(lambda q: q.filter("price > $x")), "x"),
         (lambda d: d.query(lambda q: "rows"), "the function of query returns what it makes of its shard, not str"),

@@ -58,9 +58,12 @@ REFUSED = [
     "SELECT * FROM (" * 1_000 + "SELECT a FROM t" + ")" * 1_000,
     "SELECT a FROM t LIMIT -1", "SELECT a FROM t OFFSET -1", "SELECT a FROM t LIMIT 'x'", "SELECT a FROM t LIMIT a",
     "SELECT a FROM t LIMIT 99999999999999999999999",
-    "", ";;;", "-- nothing", "/* nothing */ ;", "SELECT 'abc", 'SELECT "abc', "SELECT /* abc", "SELECT '\ud800'", "SELECT \0 1",
-    "SET nonsense = 3", "SET threads = -5", "SET memory_limit = 'abc'", "SET", "PRAGMA foo", "INSERT INTO t VALUES (1)", "asdf",
-    "SELECT length(repeat('x', 9223372036854775807))", "SELECT $1", "SELECT *", "SELECT regexp_matches(s, '(((') FROM t",
+    "", ";;;", "-- nothing", "/* nothing */ ;", "SELECT 'abc", 'SELECT "abc', "SELECT /* abc", "SELECT '\ud800'",
+    "SELECT \0 1",
+    "SET nonsense = 3", "SET threads = -5", "SET memory_limit = 'abc'", "SET", "PRAGMA foo", "INSERT INTO t VALUES (1)",
+    "asdf",
+    "SELECT length(repeat('x', 9223372036854775807))", "SELECT $1", "SELECT *",
+    "SELECT regexp_matches(s, '(((') FROM t",
     "SELECT " + "a" * 100_000 + " FROM t", "SELECT 1; SELEC 2; SELECT 3",
 ]  # fmt: skip
 

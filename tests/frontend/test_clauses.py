@@ -1,5 +1,5 @@
-"""No clause is ignored: the tables of `tsql/clauses/` know each argument of each syntax node, and what is not read is
-refused at its place."""
+"""No clause is ignored: the tables of `tsql/grammar/clauses/` know each argument of each syntax node, and what is not
+read is refused at its place."""
 
 from __future__ import annotations
 
@@ -51,13 +51,15 @@ REFUSED = [
     ("SELECT * FROM (t ORDER BY x LIMIT 1)", 18, "ORDER BY is not supported here"),
     ("SELECT 1 LEFT UNION ALL BY NAME SELECT 2", 10, "LEFT is not supported"),
     ("SELECT 1 AS a UNION ALL CORRESPONDING SELECT 2 AS a", 25, "CORRESPONDING is not supported"),
-    (("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r WHERE n<3) SEARCH DEPTH FIRST BY n SET " "o SELECT * FROM r"), 73, "SEARCH is not supported"),
+    (("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r WHERE n<3) SEARCH DEPTH FIRST BY n SET o SELECT * "
+      "FROM r"), 73, "SEARCH is not supported"),
     ("ALTER TABLE t ADD COLUMN z INTEGER FIRST", 36, "FIRST is not supported"),
     ("CREATE TABLE q (a INTEGER CHECK (a > 1) ENFORCED)", 41, "a CHECK is always enforced"),
     ("CREATE TABLE q (a INTEGER PRIMARY KEY DESC)", 39, "a key has no order"),
     ("CREATE TABLE q (a INTEGER, PRIMARY KEY (a) INCLUDE (b))", 44, "INCLUDE is not supported"),
     ("CREATE TABLE q (a INTEGER UNIQUE ON CONFLICT IGNORE)", 34, "ON CONFLICT is not supported"),
-    ("CREATE TABLE q (a INTEGER UNIQUE DEFERRABLE INITIALLY DEFERRED)", 34, "a key takes no options: it is checked with each statement"),
+    ("CREATE TABLE q (a INTEGER UNIQUE DEFERRABLE INITIALLY DEFERRED)", 34,
+     "a key takes no options: it is checked with each statement"),
     ("CREATE TABLE q (a INTEGER UNIQUE USING BTREE)", 34, "USING is not supported"),
     ("CREATE TABLE q (a INTEGER COMMENT 'x')", 27, "COMMENT is not supported"),
     ("CREATE TABLE q (a VARCHAR COLLATE nocase)", 27, "COLLATE is not supported"),
@@ -100,7 +102,8 @@ REFUSED = [
     ("INSERT INTO t IF EXISTS SELECT 1", 15, "IF EXISTS is not supported"),
     ("INSERT INTO t (k) VALUES (9) ON DUPLICATE KEY UPDATE x = 1", 30, "ON DUPLICATE KEY is not supported"),
     ("INSERT INTO t (k) VALUES (9) ON CONFLICT ON CONSTRAINT c DO NOTHING", 42, "ON CONSTRAINT is not supported"),
-    ("INSERT INTO t (k) VALUES (9) ON CONFLICT (k) WHERE x > 1 DO NOTHING", 46, "WHERE in a conflict target is not supported"),
+    ("INSERT INTO t (k) VALUES (9) ON CONFLICT (k) WHERE x > 1 DO NOTHING", 46,
+     "WHERE in a conflict target is not supported"),
     ("INSERT INTO t (k) VALUES (9) ON CONFLICT (k DESC) DO NOTHING", 45, "DESC is not supported here"),
     ("INSERT INTO t (k) VALUES (9) RETURNING k INTO z", 42, "INTO is not supported"),
     ("INSERT INTO t REPLACE WHERE x = 1 SELECT 1", 15, "REPLACE WHERE is not supported"),

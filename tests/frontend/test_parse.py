@@ -20,7 +20,8 @@ from tsql.kernels.expr.errors import BindError, ParseError, TsqlError
 from tsql.planner.bind.syntax import check_plain
 
 STATEMENTS = """
-SELECT /*+ BROADCAST(d, scope => 'global'), SHARDS(16), AGG('two_phase') */ a, b AS c FROM t WHERE a > 1 GROUP BY ALL ORDER BY ALL LIMIT 10
+SELECT /*+ BROADCAST(d, scope => 'global'), SHARDS(16), AGG('two_phase') */ a, b AS c FROM t WHERE a > 1 GROUP BY ALL \
+ORDER BY ALL LIMIT 10
 EXPLAIN SELECT 1
 EXPLAIN KIR SELECT a FROM t
 COMPILE PLAN 'q.plan' FOR SELECT 1
@@ -94,9 +95,13 @@ def test_function_calls_stay_as_written():
 @pytest.mark.parametrize(
     ("text", "line", "column"),
     [
-        ("PRAGMA foo", 1, 1), ("INSERT INTO t VALUES (1,", 1, 24), ("CALL f()", 1, 1), ("BEGIN x", 1, 7), ("ALTER TABLE t FLY", 1, 15), ("ATTACH 'x'", 1, 1), ("SELECT 1; VACUUM", 1, 11),
-        ("CREATE STREAM s (a INT", 1, 20), ("SELECT a b c FROM t", 1, 12), ("SELECT a\nFROM t\nWHERE >", 3, 7), ("SELECT (1", 1, 9), ("SELECT 'abc", 1, 8), ('SELECT "abc', 1, 8), ("SELECT 1 /* never closed", 1, 10),
-        ("SELECT 'a' 'b'", 1, 12), ("SELECT a,, b", 1, 10), ("SELECT , b", 1, 8), ("EXPLAIN", 1, 1), ("COMPILE PLAN FOR SELECT 1", 1, 14), ("EXECUTE PLAN 5", 1, 14), ("SET x", 1, 5), ("SELECT CASE END", 1, 13), ("EXTRACT", 1, 1), ("SELECT /*+ f( */ 1", 1, 15),
+        ("PRAGMA foo", 1, 1), ("INSERT INTO t VALUES (1,", 1, 24), ("CALL f()", 1, 1), ("BEGIN x", 1, 7),
+        ("ALTER TABLE t FLY", 1, 15), ("ATTACH 'x'", 1, 1), ("SELECT 1; VACUUM", 1, 11),
+        ("CREATE STREAM s (a INT", 1, 20), ("SELECT a b c FROM t", 1, 12), ("SELECT a\nFROM t\nWHERE >", 3, 7),
+        ("SELECT (1", 1, 9), ("SELECT 'abc", 1, 8), ('SELECT "abc', 1, 8), ("SELECT 1 /* never closed", 1, 10),
+        ("SELECT 'a' 'b'", 1, 12), ("SELECT a,, b", 1, 10), ("SELECT , b", 1, 8), ("EXPLAIN", 1, 1),
+        ("COMPILE PLAN FOR SELECT 1", 1, 14), ("EXECUTE PLAN 5", 1, 14), ("SET x", 1, 5), ("SELECT CASE END", 1, 13),
+        ("EXTRACT", 1, 1), ("SELECT /*+ f( */ 1", 1, 15),
     ],
 )  # fmt: skip
 def test_bad_text_is_one_error_with_its_place(text, line, column):

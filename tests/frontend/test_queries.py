@@ -126,7 +126,8 @@ def tree(text: str, **kwargs) -> str:
 
 
 def test_plan_of_an_aggregation():
-    assert tree("SELECT s, sum(a) AS total, count(*) FROM t WHERE b > 1 GROUP BY s HAVING total > 10 ORDER BY total " "DESC LIMIT 3") == """\
+    grouped = "SELECT s, sum(a) AS total, count(*) FROM t WHERE b > 1 GROUP BY s HAVING total > 10"
+    assert tree(f"{grouped} ORDER BY total DESC LIMIT 3") == """\
 output (s, total, count_star as count_star())
   limit CAST(3 AS BIGINT)
     sort total desc nulls last

@@ -35,12 +35,14 @@ ERRORS = [
     ("SELECT x FROM a WHERE x = (SELECT nosuch FROM b)", 35, 'column "nosuch" does not exist'),
     ("SELECT x FROM a WHERE x = (SELECT q.k FROM b)", 35, 'there is no table "q" in FROM'),
     ("SELECT x FROM a WHERE x = (SELECT b.z FROM b)", 37, 'table "b" has no column "z"'),
-    ("SELECT k, (SELECT max(y) FROM b WHERE b.k = a.x) FROM a GROUP BY k", 45, 'column "x" must appear in the GROUP BY clause'),
+    ("SELECT k, (SELECT max(y) FROM b WHERE b.k = a.x) FROM a GROUP BY k", 45,
+     'column "x" must appear in the GROUP BY clause'),
     ("SELECT k + 1, (SELECT a.k + 1) FROM a GROUP BY k + 1", 23, 'column "k" must appear in the GROUP BY clause'),
     ("SELECT x, (SELECT sum(a.x)) FROM a", 8, 'column "x" must appear in the GROUP BY clause'),
     ("SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE sum(a.x) > 1)", 53, "an aggregate is not allowed in WHERE"),
     ("SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE sum(b.y) > 1)", 53, "an aggregate is not allowed in WHERE"),
-    ("SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b JOIN d ON sum(a.x) > 1)", 57, "an aggregate is not allowed in WHERE"),
+    ("SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b JOIN d ON sum(a.x) > 1)", 57,
+     "an aggregate is not allowed in WHERE"),
     ("SELECT x FROM a LIMIT (SELECT x)", 31, 'column "x" does not exist'),
     ("SELECT x FROM a LIMIT (SELECT 1, 2)", 23, "Subquery returns 2 columns - expected 1"),
     ("SELECT x FROM a LIMIT (SELECT DATE '2020-01-01')", 23, "LIMIT takes a number, not DATE"),
@@ -77,12 +79,17 @@ SELECT EXISTS (SELECT 1 FROM a SEMI JOIN b USING (k) ANTI JOIN d ON a.k = d.k)
 SELECT EXISTS (SELECT 1 FROM a, b AS "A b", (b JOIN d USING (k)) CROSS JOIN a a2)
 SELECT EXISTS (SELECT 1 FROM a JOIN (b JOIN d USING (k)) ON a.k = b.k), EXISTS (SELECT 1 FROM (a JOIN b USING (k)) j)
 SELECT EXISTS (SELECT 1 FROM a, LATERAL (SELECT a.x) q), EXISTS (SELECT 1 FROM (VALUES (1), (2)) v(z))
-SELECT EXISTS (SELECT count(*) c, sum(DISTINCT x) FROM a GROUP BY k HAVING count(*) > 1 ORDER BY 1, 2 DESC NULLS FIRST LIMIT 5 OFFSET 1)
-SELECT EXISTS (SELECT k FROM a GROUP BY ALL), EXISTS (SELECT k FROM a GROUP BY GROUPING SETS ((k), (k, x), ())), EXISTS (SELECT 1 FROM a GROUP BY ROLLUP (k, x))
-SELECT EXISTS (SELECT DISTINCT ON (k) * EXCLUDE (k) FROM a ORDER BY ALL), EXISTS (SELECT DISTINCT t.* REPLACE (1 AS x) FROM a t)
-SELECT EXISTS (SELECT x FROM a UNION SELECT y FROM b EXCEPT ALL SELECT 3 ORDER BY 1), EXISTS (SELECT 1 AS q UNION ALL BY NAME SELECT 2 AS q)
+SELECT EXISTS (SELECT count(*) c, sum(DISTINCT x) FROM a GROUP BY k HAVING count(*) > 1 \
+ORDER BY 1, 2 DESC NULLS FIRST LIMIT 5 OFFSET 1)
+SELECT EXISTS (SELECT k FROM a GROUP BY ALL), EXISTS (SELECT k FROM a GROUP BY GROUPING SETS ((k), (k, x), ())), \
+EXISTS (SELECT 1 FROM a GROUP BY ROLLUP (k, x))
+SELECT EXISTS (SELECT DISTINCT ON (k) * EXCLUDE (k) FROM a ORDER BY ALL), \
+EXISTS (SELECT DISTINCT t.* REPLACE (1 AS x) FROM a t)
+SELECT EXISTS (SELECT x FROM a UNION SELECT y FROM b EXCEPT ALL SELECT 3 ORDER BY 1), EXISTS (SELECT 1 AS q \
+UNION ALL BY NAME SELECT 2 AS q)
 SELECT EXISTS (WITH c AS (SELECT 1), e(q) AS MATERIALIZED (SELECT 2) SELECT * FROM c, e)
-SELECT EXISTS (SELECT CASE WHEN k = 1 THEN 2 END, x::BIGINT, 'it''s' FROM main.a WHERE x BETWEEN 1 AND 2 OR k IS NOT NULL)
+SELECT EXISTS (SELECT CASE WHEN k = 1 THEN 2 END, x::BIGINT, 'it''s' FROM main.a \
+WHERE x BETWEEN 1 AND 2 OR k IS NOT NULL)
 SELECT CASE WHEN x > 1 THEN (SELECT max(y) FROM b) ELSE (SELECT 1) END FROM a
 SELECT sum((SELECT y FROM b WHERE b.k = a.k)) FROM a
 SELECT count(*) FILTER (WHERE k IN (SELECT k FROM b)) FROM a

@@ -147,6 +147,13 @@ def test_strings(duck):
     )
 
 
-@pytest.mark.parametrize("text", ["1", "1.5", "1e3", "2147483647", "2147483648", "-2147483648", "9223372036854775807", "9223372036854775808", "0.5", ".5", "10.", "00.10", "1_000", "123456789012345678901234567890.123456789", "-1.5", "'a'", "NULL", "true", "x'ff'", "DATE '2020-01-01'", "TIME '01:02:03'", "TIMESTAMP '2020-01-01'", "TIMESTAMPTZ '2020-01-01'", "INTERVAL '3 days'", "INTERVAL 3 DAYS", "1 IN (1, 2.5)", "nullif(1, 2.5)", "nullif(1::TINYINT, 2)", "if(true, 1, 2.5)", "1.5 * NULL", "2 ^ 3", "2 ** 3.5", "typeof(1.5)"])  # fmt: skip
+@pytest.mark.parametrize("text",
+                         ["1", "1.5", "1e3", "2147483647", "2147483648", "-2147483648", "9223372036854775807",
+                          "9223372036854775808", "0.5", ".5", "10.", "00.10", "1_000",
+                          "123456789012345678901234567890.123456789", "-1.5", "'a'", "NULL", "true", "x'ff'",
+                          "DATE '2020-01-01'", "TIME '01:02:03'", "TIMESTAMP '2020-01-01'", "TIMESTAMPTZ '2020-01-01'",
+                          "INTERVAL '3 days'", "INTERVAL 3 DAYS", "1 IN (1, 2.5)", "nullif(1, 2.5)",
+                          "nullif(1::TINYINT, 2)", "if(true, 1, 2.5)", "1.5 * NULL", "2 ^ 3", "2 ** 3.5",
+                          "typeof(1.5)"])  # fmt: skip
 def test_literals(duck, text):
     check(duck, catalog(), [text])

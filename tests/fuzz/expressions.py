@@ -16,8 +16,8 @@ Columns = dict[str, str]
 Strategy = st.SearchStrategy[str]
 
 MIXED: Columns = {
-    "id": "int", "a": "small", "b": "int", "c": "int", "u": "small", "x": "double", "n": "decimal", "s": "text", "p": "bool", "d": "date",
-    "ts": "timestamp", "g": "int",
+    "id": "int", "a": "small", "b": "int", "c": "int", "u": "small", "x": "double", "n": "decimal", "s": "text",
+    "p": "bool", "d": "date", "ts": "timestamp", "g": "int",
 }  # fmt: skip
 """The table `mixed` of the corpus. A "small" column has a type that arithmetic on it could leave; it is widened
 first."""

@@ -37,9 +37,11 @@ WIDE = ("HUGEINT", "DECIMAL(38,0)", "DECIMAL(38,10)", "DECIMAL(38,38)")
 CHOSEN = {
     # What is further out DuckDB adds in 32 bits, or does not survive; and Arrow, in which windows keep their rows, has
     # no larger intervals.
-    "INTERVAL": ["0 days", "1 day", "-1 day", "1 month", "-1 month", "1 microsecond", "-1 microsecond", "100000000 months", "-100000000 months", "100000000 days", "-100000000 days",
+    "INTERVAL": ["0 days", "1 day", "-1 day", "1 month", "-1 month", "1 microsecond", "-1 microsecond",
+                 "100000000 months", "-100000000 months", "100000000 days", "-100000000 days",
                  "2000000 hours", "-2000000 hours", "1 month -1 day 86400000000 microseconds", "24 hours", "30 days"],
-    "DATE": ["1970-01-01", "2000-02-29", "infinity", "-infinity", "0001-01-01", "9999-12-31", "294247-01-10", "290309-12-22 (BC)"],
+    "DATE": ["1970-01-01", "2000-02-29", "infinity", "-infinity", "0001-01-01", "9999-12-31", "294247-01-10",
+             "290309-12-22 (BC)"],
     "FLOAT": [v for v in VALUES["FLOAT"] if "inf" not in v and v != "nan"],
 }  # fmt: skip
 """Values of types for which not all are taken."""

@@ -95,15 +95,24 @@ def decimals(width: int, scale: int) -> list[str]:
     return found
 
 
-DOUBLES = ["0", "-0.0", "1", "-1", "0.5", "-0.5", "1.5", "2.5", "1e308", "-1e308", "1.7976931348623157e308", "5e-324", "inf", "-inf", "nan", "127.4", "127.5", "-128.5",
-           "-128.4", "255.5", "2147483647.5", "-2147483648.5", "4294967295.5", "9223372036854775807", "-9223372036854775808", "9223372036854774784", "18446744073709551616",
-           "170141183460469231731687303715884105728", "-170141183460469231731687303715884105728", "1.7014118346046921e38", "99999999999999999999999999999999999999",
+DOUBLES = ["0", "-0.0", "1", "-1", "0.5", "-0.5", "1.5", "2.5", "1e308", "-1e308", "1.7976931348623157e308", "5e-324",
+           "inf", "-inf", "nan", "127.4", "127.5", "-128.5",
+           "-128.4", "255.5", "2147483647.5", "-2147483648.5", "4294967295.5", "9223372036854775807",
+           "-9223372036854775808", "9223372036854774784", "18446744073709551616",
+           "170141183460469231731687303715884105728", "-170141183460469231731687303715884105728",
+           "1.7014118346046921e38", "99999999999999999999999999999999999999",
            "1e38", "999.94", "999.95", "-999.95", "9999999.994", "9999999.995", "0.1"]  # fmt: skip
-SINGLES = ["0", "-0.0", "1", "-1", "0.5", "-0.5", "2.5", "3.4028235e38", "-3.4028235e38", "1e-45", "inf", "-inf", "nan", "127.4", "127.5", "-128.5", "2147483648",
-           "2147483520", "9223372036854775808", "-9223372036854775808", "9223371487098961920", "1.7014118e38", "1e38", "0.1", "999.95"]  # fmt: skip
-INTERVALS = ["0 days", "1 day", "-1 day", "1 month", "-1 month", "1 microsecond", "-1 microsecond", "2147483647 months", "-2147483648 months", "2147483647 days",
-             "-2147483648 days", "2147483646 days", "9223372036854775807 microseconds", "-9223372036854775807 microseconds", "2562047788 hours", "1073741824 months",
-             "1073741824 days", "4611686018427387904 microseconds", "2147483647 months 2147483647 days 9223372036854775807 microseconds", "1 month -1 day 86400000000 microseconds",
+SINGLES = ["0", "-0.0", "1", "-1", "0.5", "-0.5", "2.5", "3.4028235e38", "-3.4028235e38", "1e-45", "inf", "-inf", "nan",
+           "127.4", "127.5", "-128.5", "2147483648",
+           "2147483520", "9223372036854775808", "-9223372036854775808", "9223371487098961920", "1.7014118e38", "1e38",
+           "0.1", "999.95"]  # fmt: skip
+INTERVALS = ["0 days", "1 day", "-1 day", "1 month", "-1 month", "1 microsecond", "-1 microsecond", "2147483647 months",
+             "-2147483648 months", "2147483647 days",
+             "-2147483648 days", "2147483646 days", "9223372036854775807 microseconds",
+             "-9223372036854775807 microseconds", "2562047788 hours", "1073741824 months",
+             "1073741824 days", "4611686018427387904 microseconds",
+             "2147483647 months 2147483647 days 9223372036854775807 microseconds",
+             "1 month -1 day 86400000000 microseconds",
              "24 hours", "30 days", "178956970 years", "3000000 years"]  # fmt: skip
 DATES = [
     "1970-01-01",
@@ -118,7 +127,8 @@ DATES = [
     "294247-01-10",
     "290309-12-22 (BC)",
 ]
-TIMES = ["1970-01-01 00:00:00", "2000-02-29 23:59:59.999999", "infinity", "-infinity", "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806", "294247-01-10 04:00:54.775805",
+TIMES = ["1970-01-01 00:00:00", "2000-02-29 23:59:59.999999", "infinity", "-infinity", "290309-12-22 (BC) 00:00:00",
+         "294247-01-10 04:00:54.775806", "294247-01-10 04:00:54.775805",
          "0001-01-01 00:00:00", "9999-12-31 23:59:59", "1969-12-31 23:59:59.999999"]  # fmt: skip
 
 VALUES: dict[str, list[str]] = {name: integers(*about) for name, about in {**INTEGERS, **UNSIGNED}.items()}
@@ -343,7 +353,8 @@ def cases() -> Iterator[Case]:
             "date_sub('month', a, b)",
         ):
             yield Case(call, (t, t))
-        for call in ("a::DATE", "a::TIMESTAMP", "a::TIMESTAMPTZ", "a::VARCHAR", "epoch_us(a)", "epoch_ns(a)", "date_trunc('year', a)", "date_trunc('week', a)", "last_day(a)", "julian(a)",
+        for call in ("a::DATE", "a::TIMESTAMP", "a::TIMESTAMPTZ", "a::VARCHAR", "epoch_us(a)", "epoch_ns(a)",
+                     "date_trunc('year', a)", "date_trunc('week', a)", "last_day(a)", "julian(a)",
                      "date_trunc('millennium', a)", "dayofyear(a)", "yearweek(a)"):  # fmt: skip
             # DuckDB has no weeks in the year whose first day is no DATE.
             yield Case(call, (t,), lambda a, call=call: call == "yearweek(a)" and a.startswith("5877642"))
@@ -354,8 +365,9 @@ def cases() -> Iterator[Case]:
             ("DATE", "INTEGER"),
             lambda a, b: (a, b) in (("1970-01-01", "-2147483648"), ("5877642-06-25 (BC)", "2")),
         )
-    for call in ("make_date(a)", "to_timestamp(a)", "to_days(a)", "to_hours(a)", "to_months(a)", "to_years(a)", "to_weeks(a)", "to_minutes(a)", "to_seconds(a)", "to_milliseconds(a)",
-                 "to_microseconds(a)", "to_decades(a)", "to_centuries(a)", "to_millennia(a)", "to_quarters(a)"):  # fmt: skip
+    for call in ("make_date(a)", "to_timestamp(a)", "to_days(a)", "to_hours(a)", "to_months(a)", "to_years(a)",
+                 "to_weeks(a)", "to_minutes(a)", "to_seconds(a)", "to_milliseconds(a)", "to_microseconds(a)",
+                 "to_decades(a)", "to_centuries(a)", "to_millennia(a)", "to_quarters(a)"):  # fmt: skip
         yield Case(call, ("INTEGER",))
         yield Case(call, ("BIGINT",))
         yield Case(call, ("DOUBLE",))

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from random import Random
 
-TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DECIMAL(4,1)", "DECIMAL(9,2)", "DECIMAL(18,0)", "DECIMAL(18,4)",
+TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+         "DECIMAL(4,1)", "DECIMAL(9,2)", "DECIMAL(18,0)", "DECIMAL(18,4)",
          "DECIMAL(38,0)", "DECIMAL(38,10)", "DECIMAL(38,38)", "DOUBLE", "FLOAT")  # fmt: skip
 
 LIMITS = [str(2**bits + step) for bits in (7, 8, 15, 16, 31, 32, 63, 64, 127, 128) for step in (-1, 0)] + [

@@ -327,10 +327,8 @@ class Generator:
     def _literal(self, kind: str) -> str:
         rng = self.rng
         if self._chance(0.05):
-            return (
-                "CAST(NULL AS "
-                f"{dict(int='INTEGER', big='BIGINT', text='VARCHAR', date='DATE', bool='BOOLEAN', dec='DECIMAL(9, 2)')[kind]})"
-            )
+            types = dict(int="INTEGER", big="BIGINT", text="VARCHAR", date="DATE", bool="BOOLEAN", dec="DECIMAL(9, 2)")
+            return f"CAST(NULL AS {types[kind]})"
         match kind:
             case "int":
                 return f"CAST({rng.randint(-4, 5)} AS INTEGER)"

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tests.levels import level_by_text
 from tsql.backends import Run
 from tsql.backends.local.run.host import Code, Context, Shared, take_chunks
 from tsql.kernels.codegen.kir import Module, parse
+from tsql.kernels.codegen.llvm import TIERED
 from tsql.kernels.codegen.spec import verify
 from tsql.kernels.emit.batch import Morsels, source_columns
 from tsql.kernels.emit.pipeline import ColumnarScan, Pipeline
@@ -42,7 +42,7 @@ class Bench:
             for row in rows:
                 morsels.add_arrays([a.slice(row, 1) for a in self.arrays], row)
         try:
-            Code(self.program, interpret, level_by_text(self.program)).run(context, morsels)
+            Code(self.program, interpret, TIERED).run(context, morsels)
             chunks = take_chunks(context.state_address, self.sink.columns, shared)
         finally:
             context.close()

@@ -101,8 +101,11 @@ PAIRS = (
 
 QUERIES: dict[str, list[str]] = {
     **{f"variable_{c}": [f"{name}({c})" for name in ONE_VARIABLE] for c in ("x", "small", "d2", "c")},
-    "variable_of_types": [f"var_pop({c})" for c in NUMBERS] + ["geomean(abs(x))", "geometric_mean(x)", "stddev(DISTINCT small)", "sem(x) FILTER (WHERE x > 0)"],
-    "odd_floats": [f"{name}(odd)" for name in ("stddev", "var_pop", "product", "median", "mode", "mad", "first", "sem", "entropy")] + ["quantile_disc(odd, 0.9)", "arg_max(id, odd)", "arg_min(id, odd)"],
+    "variable_of_types": [f"var_pop({c})" for c in NUMBERS] + ["geomean(abs(x))", "geometric_mean(x)",
+                                                               "stddev(DISTINCT small)", "sem(x) FILTER (WHERE x > 0)"],
+    "odd_floats": [f"{name}(odd)" for name in ("stddev", "var_pop", "product", "median", "mode", "mad", "first", "sem",
+                                               "entropy")] + ["quantile_disc(odd, 0.9)", "arg_max(id, odd)",
+                                                              "arg_min(id, odd)"],
     "pairs": [f"{name}(y, x)" for name in PAIRS],
     "pairs_turned": [f"{name}(x, y)" for name in PAIRS],
     "pairs_constant": [f"{name}({args})" for name in PAIRS for args in ("x, c", "c, x")],
@@ -111,22 +114,38 @@ QUERIES: dict[str, list[str]] = {
     "any_value": [f"any_value({c})" for c in ANY],
     "arg_min": [f"arg_min({c}, small)" for c in ANY],
     "arg_max_by": [f"arg_max(id, {c})" for c in ANY],
-    "arg_nulls": ["min_by(s, x)", "max_by(s, s)", "argmin(x, iv)", "argmax(iv, d)", "arg_min_null(x, small)", "arg_max_null(s, x)", "arbitrary(s)", "first(x) FILTER (WHERE x > 0)"],
-    "ordered_picks": ["first(id ORDER BY small)", "last(id ORDER BY small)", "first(id ORDER BY small DESC, s)", "last(s ORDER BY x NULLS FIRST)", "first(s ORDER BY x DESC NULLS FIRST)", "any_value(s ORDER BY x DESC)", "arg_max(id, small ORDER BY id DESC)"],
-    "string_agg": ["string_agg(s, ',')", "string_agg(s)", "string_agg(s, '')", "string_agg(small, ' ')", "string_agg(id, '-' ORDER BY small, id DESC)", "string_agg(s, ', ' ORDER BY s DESC, id)", "string_agg(DISTINCT s, '|' ORDER BY s)", "group_concat(d2, ';')", "listagg(d ORDER BY id DESC)", "string_agg(s, NULL)", "string_agg(flag ORDER BY x NULLS FIRST, id)"],
+    "arg_nulls": ["min_by(s, x)", "max_by(s, s)", "argmin(x, iv)", "argmax(iv, d)", "arg_min_null(x, small)",
+                  "arg_max_null(s, x)", "arbitrary(s)", "first(x) FILTER (WHERE x > 0)"],
+    "ordered_picks": ["first(id ORDER BY small)", "last(id ORDER BY small)", "first(id ORDER BY small DESC, s)",
+                      "last(s ORDER BY x NULLS FIRST)", "first(s ORDER BY x DESC NULLS FIRST)",
+                      "any_value(s ORDER BY x DESC)", "arg_max(id, small ORDER BY id DESC)"],
+    "string_agg": ["string_agg(s, ',')", "string_agg(s)", "string_agg(s, '')", "string_agg(small, ' ')",
+                   "string_agg(id, '-' ORDER BY small, id DESC)", "string_agg(s, ', ' ORDER BY s DESC, id)",
+                   "string_agg(DISTINCT s, '|' ORDER BY s)", "group_concat(d2, ';')", "listagg(d ORDER BY id DESC)",
+                   "string_agg(s, NULL)", "string_agg(flag ORDER BY x NULLS FIRST, id)"],
     "median": [f"median({c})" for c in ANY if c != "iv"],
     "quantile_disc": [f"quantile_disc({c}, {q})" for c in ANY if c != "iv" for q in (0.3, -0.25)],
     "quantile_cont": [f"quantile_cont({c}, {q})" for c in NUMBERS for q in (0.3, -0.25)],
     # Quarters of microseconds are exact: for other fractions builds of DuckDB differ in the last digit.
     "quantile_cont_times": [f"quantile_cont({c}, {q})" for c in TIMES for q in (0.75, -0.25)],
-    "quantile_ends": [f"{name}(x, {q})" for name in ("quantile_disc", "quantile_cont", "quantile") for q in ("0", "1", "-1", "0.999", "1e-3", "0.1::FLOAT", "2 / 3")],
-    "percentile": [f"{name}({q}) WITHIN GROUP (ORDER BY {c}{direction})" for name in ("percentile_cont", "percentile_disc") for q in (0, 0.25, 1) for c in ("small", "d2") for direction in ("", " DESC")],
+    "quantile_ends": [
+        f"{name}(x, {q})" for name in ("quantile_disc", "quantile_cont", "quantile")
+        for q in ("0", "1", "-1", "0.999", "1e-3", "0.1::FLOAT", "2 / 3")
+    ],
+    "percentile": [
+        f"{name}({q}) WITHIN GROUP (ORDER BY {c}{direction})" for name in ("percentile_cont", "percentile_disc")
+        for q in (0, 0.25, 1) for c in ("small", "d2") for direction in ("", " DESC")
+    ],
     "mad": [f"mad({c})" for c in (*NUMBERS, *TIMES)],
     "mode": [f"mode({c})" for c in ANY],
-    "mode_ordered": ["mode(small ORDER BY small)", "mode(small ORDER BY small DESC)", "mode(s ORDER BY id DESC)", "mode() WITHIN GROUP (ORDER BY small)", "mode() WITHIN GROUP (ORDER BY small DESC)"],
+    "mode_ordered": ["mode(small ORDER BY small)", "mode(small ORDER BY small DESC)", "mode(s ORDER BY id DESC)",
+                     "mode() WITHIN GROUP (ORDER BY small)", "mode() WITHIN GROUP (ORDER BY small DESC)"],
     "entropy": [f"entropy({c})" for c in ANY],
-    "approx_count_distinct": [f"approx_count_distinct({c}) BETWEEN count(DISTINCT {c}) * 0.9 AND count(DISTINCT {c}) * 1.1" for c in ("small", "flag", "s", "iv", "d2")],
-    "bits": [f"{name}({c})" for name in ("bit_and", "bit_or", "bit_xor") for c in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")],
+    "approx_count_distinct": [(f"approx_count_distinct({c}) BETWEEN count(DISTINCT {c}) * 0.9 "
+                               f"AND count(DISTINCT {c}) * 1.1") for c in ("small", "flag", "s", "iv", "d2")],
+    "bits": [f"{name}({c})" for name in ("bit_and", "bit_or", "bit_xor") for c in ("int8", "int16", "int32", "int64",
+                                                                                   "uint8", "uint16", "uint32",
+                                                                                   "uint64")],
     "avg_times": [f"avg({c})" for c in (*TIMES, "iv")],
 }  # fmt: skip
 CONFIGS = {"shards_3": {"shards": 3}, "batch_rows_1": {"batch_rows": 1}, "blocks": {}}

@@ -224,8 +224,10 @@ def test_a_second_process_reads_what_the_first_wrote(fresh: Path) -> None:
         from tests.kernels.test_compile_cache import works
         print(works(10))
     """)
-    origins = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}).stdout.strip() for _ in range(2)]  # fmt: skip
-    assert origins == ["llvm", "disk"]
+    command = [sys.executable, "-c", script]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    runs = [subprocess.run(command, capture_output=True, text=True, check=True, env=env) for _ in range(2)]
+    assert [run.stdout.strip() for run in runs] == ["llvm", "disk"]
 
 
 def test_the_folder_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

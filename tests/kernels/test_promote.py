@@ -18,11 +18,11 @@ import tsql
 from tests.duck import empty_duckdb
 from tests.patience import PATIENCE_SECONDS
 from tsql.backends.local.run import runner
-from tsql.backends.local.run.host import Code
 from tsql.kernels.codegen import llvm, promote
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel
-from tsql.kernels.codegen.llvm import FULL, QUICK
+from tsql.kernels.codegen.levels import settled
+from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED
 from tsql.kernels.codegen.promote import Promoter, promoter
 
 ROWS = 20_000
@@ -42,9 +42,8 @@ QUERIES = [
 
 
 @pytest.fixture(autouse=True)
-def better_code(one_level_of_code: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def better_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it is made after all."""
-    monkeypatch.setattr(Code, "__init__", one_level_of_code)
     monkeypatch.delenv("TSQL_BETTER_CODE")
 
 
@@ -141,9 +140,9 @@ def test_rows_of_unknown_number_begin_with_quick_code(
     assert (QUICK, True) in levels and (FULL, False) in levels and (FULL, True) not in levels
 
 
-def a_module() -> Module:
+def a_module(name: str = "main") -> Module:
     module = Module()
-    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    k = Kernel(module, name, ("ptr", "ptr", "i64"), None)
     k.ret()
     k.finish()
     return module
@@ -162,6 +161,36 @@ def test_a_failing_promotion_is_told_and_the_next_one_is_done(monkeypatch: pytes
     assert done.wait(PATIENCE_SECONDS)
     assert told == ["a kernel was not compiled in full and stays slower than it could be: RuntimeError: no room"]
     ours.stop()
+
+
+@pytest.mark.parametrize("value", ["0", "1/3"])
+def test_nothing_is_compiled_twice_on_request(
+    table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("TSQL_BETTER_CODE", value)
+    with tsql.connect(threads=2, small_rows=1) as db:
+        db.register("t", table)
+        for query in (QUERIES[0], QUERIES[3], QUERIES[4]):
+            db.sql(query).arrow()
+    promoter.wait()
+    assert {level for level, _ in levels} == ({QUICK} if value == "0" else {QUICK, FULL})
+    assert all(foreground for _, foreground in levels)
+
+
+def test_a_share_of_kernels_is_compiled_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [a_module(f"kernel_{i}") for i in range(200)]
+    monkeypatch.setenv("TSQL_BETTER_CODE", "1/4")
+    chosen = [settled(module, TIERED) for module in modules]
+    assert chosen == [settled(module, TIERED) for module in modules] and set(chosen) == {QUICK, FULL}
+    assert 20 < chosen.count(FULL) < 80
+    assert settled(modules[0], FULL) == FULL and settled(modules[0], QUICK) == QUICK
+    for value in ("1", "0", "1/0", "yes"):
+        monkeypatch.setenv("TSQL_BETTER_CODE", value)
+        if value in ("0", "1"):
+            assert settled(modules[0], TIERED) == (TIERED if value == "1" else QUICK)
+        else:
+            with pytest.raises(ValueError, match=f"TSQL_BETTER_CODE={value}: it is 0, 1 or 1/N"):
+                settled(modules[0], TIERED)
 
 
 def test_a_stopped_promoter_takes_no_jobs() -> None:

@@ -191,8 +191,9 @@ def test_room_between_groups_is_small(keys: str) -> None:
 
 
 SUMS = (
-    "sum(x)", "sum(x), count(*)", "sum(n)", "sum(n), count(n)", "sum(x), avg(x)", "sum(n), avg(x)", "sum(x) FILTER (WHERE x < 0)",
-    "sum(n) FILTER (WHERE n = 0), sum(n) FILTER (WHERE n < -3)", "sum(flag), count_if(flag)", "sum(d)", "sum(far), sum(x)", "sum(wide)", "sum(x) + sum(n), min(x)",
+    "sum(x)", "sum(x), count(*)", "sum(n)", "sum(n), count(n)", "sum(x), avg(x)", "sum(n), avg(x)",
+    "sum(x) FILTER (WHERE x < 0)", "sum(n) FILTER (WHERE n = 0), sum(n) FILTER (WHERE n < -3)",
+    "sum(flag), count_if(flag)", "sum(d)", "sum(far), sum(x)", "sum(wide)", "sum(x) + sum(n), min(x)",
 )  # fmt: skip
 """`n`, `x`, `d` and `flag` have sums that are negative, 0 or NULL; those of `far` have room beside a bias or not by its
 bounds, and those of `wide` never."""

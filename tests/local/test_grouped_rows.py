@@ -89,11 +89,14 @@ def test_what_it_is_not_for(change: str) -> None:
     assert grouped_rows(chunks_of(columns, []), keys, 0) is None
 
 
-SESSIONS = """SELECT k, window_start, window_end, count(*) AS n, sum(x) AS s FROM SESSION(t PARTITION BY k, ts, gap => INTERVAL '2 seconds') GROUP BY k, window_start, window_end"""
+SESSIONS = """SELECT k, window_start, window_end, count(*) AS n, sum(x) AS s
+    FROM SESSION(t PARTITION BY k, ts, gap => INTERVAL '2 seconds') GROUP BY k, window_start, window_end"""
 BY_LAG = """
-    WITH marked AS (SELECT *, CASE WHEN ts - lag(ts) OVER w <= INTERVAL '2 seconds' THEN 0 ELSE 1 END AS fresh FROM t WINDOW w AS (PARTITION BY k ORDER BY ts)),
+    WITH marked AS (SELECT *, CASE WHEN ts - lag(ts) OVER w <= INTERVAL '2 seconds' THEN 0 ELSE 1 END AS fresh FROM t
+                    WINDOW w AS (PARTITION BY k ORDER BY ts)),
     numbered AS (SELECT *, sum(fresh) OVER (PARTITION BY k ORDER BY ts ROWS UNBOUNDED PRECEDING) AS number FROM marked)
-    SELECT k, min(ts) AS window_start, max(ts) + INTERVAL '2 seconds' AS window_end, count(*) AS n, sum(x) AS s FROM numbered GROUP BY k, number"""
+    SELECT k, min(ts) AS window_start, max(ts) + INTERVAL '2 seconds' AS window_end, count(*) AS n, sum(x) AS s
+    FROM numbered GROUP BY k, number"""
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -24,7 +24,9 @@ INPUT = (
 QUERIES = {
     "groups": f"SELECT g, max(id - p) AS gap FROM {INPUT} GROUP BY g",
     "groups of two keys": f"SELECT g, s, count(*) AS n, min(p) AS p FROM {INPUT} GROUP BY g, s",
-    "groups of groups": f"SELECT n, count(*) AS m FROM (SELECT g, p, count(*) AS n FROM {INPUT} GROUP BY g, p) GROUP BY n",
+    "groups of groups": (
+        f"SELECT n, count(*) AS m FROM (SELECT g, p, count(*) AS n FROM {INPUT} GROUP BY g, p) GROUP BY n"
+    ),
     "distinct": f"SELECT DISTINCT g, p IS NULL AS first FROM {INPUT}",
     "first rows": f"SELECT g, id, p FROM {INPUT} ORDER BY id DESC LIMIT 4",
     "inner join": f"SELECT a.id, b.p FROM t a JOIN {INPUT} b ON a.g = b.g AND a.id = b.p",

@@ -41,8 +41,9 @@ def plan(left: str, right: str, kind: str, build: str, where: str = "") -> str:
     side = {"left": "wide", "right": "l"}[build], {"left": "r", "right": "wide"}[build]
     columns = "k, x" if kind in ("semi", "anti") else "k, x, id, y"
     lines = [
-        "plan version 1", "target local shards=2", "", f"l = scan {left} columns=(k, x)", f"r = scan {right} columns=(id, y)",
-        f"wide = broadcast {'l' if build == 'left' else 'r'} scope=local", f"j = merge_join {side[0]} {side[1]} kind={kind} on=(k = id){where} build={build}",
+        "plan version 1", "target local shards=2", "", f"l = scan {left} columns=(k, x)",
+        f"r = scan {right} columns=(id, y)", f"wide = broadcast {'l' if build == 'left' else 'r'} scope=local",
+        f"j = merge_join {side[0]} {side[1]} kind={kind} on=(k = id){where} build={build}",
         "all = gather j", f"output all ({columns})",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"

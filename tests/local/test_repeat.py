@@ -20,7 +20,8 @@ from tsql.kernels.expr.errors import CancelledError, ExecutionError
 from tsql.session import Session
 
 ROWS = """
-SELECT i AS id, i % 7 AS k, (i * 37) % 1000 AS v, CAST(i % 100 AS DECIMAL(15, 2)) AS d, CASE i % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'b' END AS s
+SELECT i AS id, i % 7 AS k, (i * 37) % 1000 AS v, CAST(i % 100 AS DECIMAL(15, 2)) AS d,
+       CASE i % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'b' END AS s
 FROM range(200000) r(i)
 """
 REPEATED = (

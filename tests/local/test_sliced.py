@@ -12,8 +12,9 @@ from tests.duck import empty_duckdb
 from tsql.backends.local.run import sliced_groups as module
 
 TWO_PHASE = "/*+ AGG('two_phase') */"
-TABLE = """CREATE TABLE t AS SELECT (CASE WHEN range % 97 = 5 THEN NULL ELSE range * 7919 % 700 END)::BIGINT AS k, range % 3 = 0 AS b,
-    'c' || (range * 31 % 11) AS c, range % 13 AS x, TIMESTAMP '2024-01-01' + to_milliseconds(range) AS ts FROM range(60000)"""
+TABLE = """CREATE TABLE t AS SELECT (CASE WHEN range % 97 = 5 THEN NULL ELSE range * 7919 % 700 END)::BIGINT AS k,
+    range % 3 = 0 AS b, 'c' || (range * 31 % 11) AS c, range % 13 AS x,
+    TIMESTAMP '2024-01-01' + to_milliseconds(range) AS ts FROM range(60000)"""
 GROUPED = "SELECT {hint} k, b, count(*) AS n, sum(x) AS s, avg(x) AS a FROM t GROUP BY k, b"
 QUERIES = {
     "one key": "SELECT {hint} k, count(*) AS n, sum(x) AS s, min(x) AS low FROM t GROUP BY k",

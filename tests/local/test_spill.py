@@ -71,13 +71,15 @@ QUERIES = {
     "mark without keys": "SELECT n, k > ANY (SELECT k FROM b WHERE n < 700) AS m FROM a",
     "single": "SELECT n, (SELECT max(b.s) FROM b WHERE b.k = a.k) AS m FROM a",
     "NULLs that are equal": "SELECT a.n, b.n AS m FROM a JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.s = b.s",
-    "two joins": ("SELECT a.s, count(*) AS c, sum(c.n) AS t FROM a JOIN b ON a.k = b.k JOIN a AS c ON c.s = b.s GROUP " "BY a.s"),
+    "two joins": ("SELECT a.s, count(*) AS c, sum(c.n) AS t FROM a JOIN b ON a.k = b.k JOIN a AS c ON c.s = b.s "
+                  "GROUP BY a.s"),
     "groups": "SELECT k, s, count(*) AS c, sum(n) AS t, avg(n) AS m, min(s) AS l, max(d) AS g FROM a GROUP BY k, s",
     "groups of floats": "SELECT f, count(*) AS c FROM a GROUP BY f",
     "groups with strings": "SELECT k, string_agg(s, ',' ORDER BY n) AS j, first(s ORDER BY n) AS f FROM a GROUP BY k",
     "holistic": "SELECT k, median(n) AS m, mode(b) AS o, quantile_disc(d, 0.3) AS q FROM a GROUP BY k",
     "distinct aggregates": "SELECT k, count(DISTINCT s) AS c, sum(DISTINCT n) AS t FROM a GROUP BY k",
-    "distinct aggregates of one group": "SELECT count(DISTINCT s) AS c, min(DISTINCT s) AS l, sum(n) AS t, count(*) AS r FROM a WHERE k > 5",
+    "distinct aggregates of one group": ("SELECT count(DISTINCT s) AS c, min(DISTINCT s) AS l, sum(n) AS t, "
+                                         "count(*) AS r FROM a WHERE k > 5"),
     "distinct": "SELECT DISTINCT s, b FROM a",
     "rollup": "SELECT k, b, count(*) AS c FROM a GROUP BY ROLLUP (k, b)",
     "union": "SELECT s FROM a UNION SELECT s FROM b",
@@ -86,7 +88,8 @@ QUERIES = {
     "intersect all": "SELECT k FROM a INTERSECT ALL SELECT k FROM b",
     "except": "SELECT s FROM a EXCEPT SELECT s FROM b",
     "except all": "SELECT k FROM a EXCEPT ALL SELECT k FROM b",
-    "shared": ("WITH c AS (SELECT k, count(*) AS c FROM a GROUP BY k) SELECT x.k, y.c FROM c AS x JOIN c AS y ON " "x.k = y.c"),
+    "shared": ("WITH c AS (SELECT k, count(*) AS c FROM a GROUP BY k) SELECT x.k, y.c FROM c AS x JOIN c AS y "
+               "ON x.k = y.c"),
     "host function": "SELECT regexp_replace(s, '1', 'x') AS r, count(*) AS c FROM a GROUP BY r",
 }  # fmt: skip
 SORTS = {

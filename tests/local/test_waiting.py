@@ -22,7 +22,8 @@ TABLE = """CREATE TABLE t AS SELECT
     'text ' || range % 5 AS s
     FROM range(20_000)"""
 CALLS = (
-    "count(*)", "sum(x)", "min(x)", "max(f), bool_or(b)", "bool_and(x > 0)", "sum(d)", "sum(f)", "sum(x), count(*)", "count(x), sum(d), avg(f), avg(x)", "count(*), sum(x) FILTER (WHERE d > 500), count(*) FILTER (WHERE s = 'text 3')",
+    "count(*)", "sum(x)", "min(x)", "max(f), bool_or(b)", "bool_and(x > 0)", "sum(d)", "sum(f)", "sum(x), count(*)",
+    "count(x), sum(d), avg(f), avg(x)", "count(*), sum(x) FILTER (WHERE d > 500), count(*) FILTER (WHERE s = 'text 3')",
     "count(*), sum(x + d * 3)", "sum(x + d * 3)", "count(*), sum(CASE WHEN b THEN x END)", "count(*), sum(b::INTEGER)",
 )  # fmt: skip
 

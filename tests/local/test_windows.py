@@ -29,29 +29,54 @@ ROWS = 150_000
 LIMIT = 4 << 20
 
 CALLS = {
-    "ranks": ("row_number() OVER (PARTITION BY k ORDER BY n) AS a, rank() OVER (PARTITION BY k ORDER BY d) AS b, " "dense_rank() OVER (PARTITION BY k ORDER BY d) AS c"),
-    "ranks of all rows": ("row_number() OVER (ORDER BY s, n) AS a, rank() OVER (ORDER BY b) AS b, dense_rank() OVER (ORDER BY " "s) AS c, ntile(7) OVER (ORDER BY s, n) AS e"),
-    "parts of the rows": ("percent_rank() OVER (PARTITION BY b ORDER BY d) AS a, cume_dist() OVER (PARTITION BY b ORDER BY d) " "AS b, cume_dist() OVER (ORDER BY f) AS c"),
-    "peers in all blocks": ("rank() OVER (PARTITION BY k ORDER BY b) AS a, dense_rank() OVER (ORDER BY b, k) AS b, sum(n) OVER " "(ORDER BY b) AS c"),
-    "lag and lead": ("lag(s) OVER (PARTITION BY k ORDER BY n) AS a, lead(d, 3) OVER (PARTITION BY b ORDER BY n) AS b, " "lag(n, 400, -1) OVER (ORDER BY n DESC) AS c"),
-    "shifts that turn around": ("lag(n, -2) OVER (ORDER BY s, n) AS a, lead(n, -700) OVER (ORDER BY n) AS b, lag(b, 0) OVER (ORDER " "BY n) AS c"),
-    "shifts by columns": "lag(s, n % 5) OVER (PARTITION BY b ORDER BY n) AS a, lag(s IGNORE NULLS) OVER (ORDER BY n) AS b",
-    "running": ("sum(n) OVER (PARTITION BY b ORDER BY n) AS a, count(s) OVER (ORDER BY n ROWS UNBOUNDED PRECEDING) " "AS b, max(d) OVER (PARTITION BY b ORDER BY d, n) AS c"),
-    "running with peers": ("sum(n) OVER (PARTITION BY b ORDER BY d) AS a, min(n) OVER (ORDER BY k DESC) AS b, bool_or(b) OVER " "(ORDER BY d DESC) AS c"),
-    "running and behind": ("count(*) OVER (ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 5 PRECEDING) AS a, sum(n) OVER " "(ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 300 FOLLOWING) AS b"),
-    "running decimals": ("sum(n::DECIMAL(30, 3)) OVER (PARTITION BY b ORDER BY n) AS a, avg(k) OVER (ORDER BY n) AS b, " "round(sum(f) FILTER (NOT isnan(f)) OVER (ORDER BY n ROWS 3 PRECEDING), 9) AS c"),
-    "running texts": ("max(s) OVER (PARTITION BY b ORDER BY n) AS a, string_agg(b::VARCHAR, '') OVER (PARTITION BY k ORDER " "BY n) AS b, first_value(s) OVER (ORDER BY n) AS c"),
-    "sliding": ("sum(n) OVER (PARTITION BY b ORDER BY n ROWS BETWEEN 20 PRECEDING AND 5 FOLLOWING) AS a, max(n) OVER " "(ORDER BY s, n ROWS 250 PRECEDING) AS b"),
-    "sliding texts": ("max(s) OVER (ORDER BY n ROWS BETWEEN 3 PRECEDING AND 300 FOLLOWING) AS a, string_agg(s, '') OVER " "(ORDER BY n ROWS 2 PRECEDING) AS b"),
-    "sliding and exclude": ("sum(n) OVER (ORDER BY n ROWS BETWEEN 9 PRECEDING AND 9 FOLLOWING EXCLUDE CURRENT ROW) AS a, min(n) " "OVER (ORDER BY d ROWS BETWEEN 200 PRECEDING AND CURRENT ROW EXCLUDE GROUP) IS NULL AS b"),
-    "values of frames": ("last_value(s) OVER (ORDER BY n) AS a, first_value(d) OVER (ORDER BY n ROWS 5 PRECEDING) AS b, " "nth_value(n, 2) OVER (ORDER BY n ROWS BETWEEN 3 FOLLOWING AND 9 FOLLOWING) AS c"),
-    "ranges": ("sum(n) OVER (ORDER BY k RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS a, count(*) OVER (PARTITION " "BY b ORDER BY d RANGE INTERVAL 30 DAY PRECEDING) AS b, max(n) OVER (ORDER BY f DESC RANGE 1 " "PRECEDING) AS c"),
-    "groups": ("sum(n) OVER (ORDER BY k GROUPS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS a, first_value(d) OVER " "(PARTITION BY b ORDER BY d, n GROUPS 3 PRECEDING) AS b"),
-    "whole partitions": "sum(n) OVER (PARTITION BY k) AS a, count(*) OVER () AS b, max(s) OVER (PARTITION BY s, b) AS c",
-    "values in order": ("median(n) OVER (ORDER BY n ROWS 30 PRECEDING) AS a, count(DISTINCT k) OVER (ORDER BY n ROWS 30 " "PRECEDING) AS b, mode(b) OVER (ORDER BY n ROWS 30 PRECEDING) AS c"),
-    "ends that move": ("sum(n) OVER (ORDER BY n ROWS BETWEEN k PRECEDING AND 2 FOLLOWING) AS a, min(n) OVER (PARTITION BY b " "ORDER BY n ROWS BETWEEN n % 7 PRECEDING AND CURRENT ROW) AS b"),
-    "computed keys": ("row_number() OVER (PARTITION BY n % 5, length(s) ORDER BY -n) AS a, sum(n) OVER (PARTITION BY 1 " "ORDER BY n) AS b, rank() OVER (ORDER BY 1) AS c"),
-    "no order": ("count(*) OVER (ROWS UNBOUNDED PRECEDING) > 0 AS a, rank() OVER () AS b, percent_rank() OVER " "(PARTITION BY k) AS c"),
+    "ranks": ("row_number() OVER (PARTITION BY k ORDER BY n) AS a, rank() OVER (PARTITION BY k ORDER BY d) AS b, "
+              "dense_rank() OVER (PARTITION BY k ORDER BY d) AS c"),
+    "ranks of all rows": ("row_number() OVER (ORDER BY s, n) AS a, rank() OVER (ORDER BY b) AS b, "
+                          "dense_rank() OVER (ORDER BY s) AS c, ntile(7) OVER (ORDER BY s, n) AS e"),
+    "parts of the rows": ("percent_rank() OVER (PARTITION BY b ORDER BY d) AS a, cume_dist() OVER (PARTITION BY b "
+                          "ORDER BY d) AS b, cume_dist() OVER (ORDER BY f) AS c"),
+    "peers in all blocks": ("rank() OVER (PARTITION BY k ORDER BY b) AS a, dense_rank() OVER (ORDER BY b, k) AS b, "
+                            "sum(n) OVER (ORDER BY b) AS c"),
+    "lag and lead": ("lag(s) OVER (PARTITION BY k ORDER BY n) AS a, lead(d, 3) OVER (PARTITION BY b ORDER BY n) AS b, "
+                     "lag(n, 400, -1) OVER (ORDER BY n DESC) AS c"),
+    "shifts that turn around": ("lag(n, -2) OVER (ORDER BY s, n) AS a, lead(n, -700) OVER (ORDER BY n) AS b, lag(b, "
+                                "0) OVER (ORDER BY n) AS c"),
+    "shifts by columns": ("lag(s, n % 5) OVER (PARTITION BY b ORDER BY n) AS a, lag(s IGNORE NULLS) OVER (ORDER BY n) "
+                          "AS b"),
+    "running": ("sum(n) OVER (PARTITION BY b ORDER BY n) AS a, count(s) OVER (ORDER BY n ROWS UNBOUNDED PRECEDING) AS "
+                "b, max(d) OVER (PARTITION BY b ORDER BY d, n) AS c"),
+    "running with peers": ("sum(n) OVER (PARTITION BY b ORDER BY d) AS a, min(n) OVER (ORDER BY k DESC) AS b, "
+                           "bool_or(b) OVER (ORDER BY d DESC) AS c"),
+    "running and behind": ("count(*) OVER (ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 5 PRECEDING) AS a, "
+                           "sum(n) OVER (ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 300 FOLLOWING) AS b"),
+    "running decimals": ("sum(n::DECIMAL(30, 3)) OVER (PARTITION BY b ORDER BY n) AS a, avg(k) OVER (ORDER BY n) AS b, "
+                         "round(sum(f) FILTER (NOT isnan(f)) OVER (ORDER BY n ROWS 3 PRECEDING), 9) AS c"),
+    "running texts": ("max(s) OVER (PARTITION BY b ORDER BY n) AS a, string_agg(b::VARCHAR, '') OVER (PARTITION BY k "
+                      "ORDER BY n) AS b, first_value(s) OVER (ORDER BY n) AS c"),
+    "sliding": ("sum(n) OVER (PARTITION BY b ORDER BY n ROWS BETWEEN 20 PRECEDING AND 5 FOLLOWING) AS a, "
+                "max(n) OVER (ORDER BY s, n ROWS 250 PRECEDING) AS b"),
+    "sliding texts": ("max(s) OVER (ORDER BY n ROWS BETWEEN 3 PRECEDING AND 300 FOLLOWING) AS a, string_agg(s, "
+                      "'') OVER (ORDER BY n ROWS 2 PRECEDING) AS b"),
+    "sliding and exclude": ("sum(n) OVER (ORDER BY n ROWS BETWEEN 9 PRECEDING AND 9 FOLLOWING EXCLUDE CURRENT ROW) AS "
+                            "a, min(n) OVER (ORDER BY d ROWS BETWEEN 200 PRECEDING AND CURRENT ROW EXCLUDE GROUP) IS "
+                            "NULL AS b"),
+    "values of frames": ("last_value(s) OVER (ORDER BY n) AS a, first_value(d) OVER (ORDER BY n ROWS 5 PRECEDING) AS "
+                         "b, nth_value(n, 2) OVER (ORDER BY n ROWS BETWEEN 3 FOLLOWING AND 9 FOLLOWING) AS c"),
+    "ranges": ("sum(n) OVER (ORDER BY k RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS a, count(*) OVER (PARTITION BY b "
+               "ORDER BY d RANGE INTERVAL 30 DAY PRECEDING) AS b, max(n) OVER (ORDER BY f DESC RANGE 1 PRECEDING) "
+               "AS c"),
+    "groups": ("sum(n) OVER (ORDER BY k GROUPS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS a, "
+               "first_value(d) OVER (PARTITION BY b ORDER BY d, n GROUPS 3 PRECEDING) AS b"),
+    "whole partitions": ("sum(n) OVER (PARTITION BY k) AS a, count(*) OVER () AS b, max(s) OVER (PARTITION BY s, "
+                         "b) AS c"),
+    "values in order": ("median(n) OVER (ORDER BY n ROWS 30 PRECEDING) AS a, count(DISTINCT k) OVER (ORDER BY n ROWS "
+                        "30 PRECEDING) AS b, mode(b) OVER (ORDER BY n ROWS 30 PRECEDING) AS c"),
+    "ends that move": ("sum(n) OVER (ORDER BY n ROWS BETWEEN k PRECEDING AND 2 FOLLOWING) AS a, "
+                       "min(n) OVER (PARTITION BY b ORDER BY n ROWS BETWEEN n % 7 PRECEDING AND CURRENT ROW) AS b"),
+    "computed keys": ("row_number() OVER (PARTITION BY n % 5, length(s) ORDER BY -n) AS a, sum(n) OVER (PARTITION BY 1 "
+                      "ORDER BY n) AS b, rank() OVER (ORDER BY 1) AS c"),
+    "no order": ("count(*) OVER (ROWS UNBOUNDED PRECEDING) > 0 AS a, rank() OVER () AS b, "
+                 "percent_rank() OVER (PARTITION BY k) AS c"),
 }  # fmt: skip
 
 
@@ -181,9 +206,15 @@ def large() -> pa.Table:
 
 
 LARGE = {
-    "partitions": ("partition 1", "count(*), sum(a), sum(b), max(c)", ("row_number() OVER (PARTITION BY k ORDER BY t) AS a, sum(t) OVER (PARTITION BY k ORDER BY t ROWS 9 " "PRECEDING) AS b, max(s) OVER (PARTITION BY k) AS c")),
-    "one partition": ("runs", "count(*), sum(a), sum(b), min(c)", "rank() OVER (ORDER BY k) AS a, sum(t) OVER (ORDER BY k, t) AS b, lag(s, 10) OVER (ORDER BY t) AS c"),
-    "one large key": ("runs", "count(*), sum(a), sum(b), min(c)", ("dense_rank() OVER (PARTITION BY one ORDER BY k) AS a, count(*) OVER (PARTITION BY one ORDER BY t) " "AS b, lead(s) OVER (PARTITION BY one ORDER BY t) AS c")),
+    "partitions": ("partition 1", "count(*), sum(a), sum(b), max(c)",
+                   ("row_number() OVER (PARTITION BY k ORDER BY t) AS a, sum(t) OVER (PARTITION BY k "
+                    "ORDER BY t ROWS 9 PRECEDING) AS b, max(s) OVER (PARTITION BY k) AS c")),
+    "one partition": ("runs", "count(*), sum(a), sum(b), min(c)",
+                      ("rank() OVER (ORDER BY k) AS a, sum(t) OVER (ORDER BY k, t) AS b, lag(s, "
+                       "10) OVER (ORDER BY t) AS c")),
+    "one large key": ("runs", "count(*), sum(a), sum(b), min(c)",
+                      ("dense_rank() OVER (PARTITION BY one ORDER BY k) AS a, count(*) OVER (PARTITION BY one "
+                       "ORDER BY t) AS b, lead(s) OVER (PARTITION BY one ORDER BY t) AS c")),
 }  # fmt: skip
 
 

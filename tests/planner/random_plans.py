@@ -116,9 +116,11 @@ class Generator:
         if depth <= 0:
             node = self.values(scope) if self.random.random() < 0.15 else self.scan()
             return Filter(node, self.predicate(node, scope)) if self.random.random() < 0.5 else node
-        make = self.random.choice((self.filter, self.filter, self.project, self.aggregate, self.aggregate, self.total, self.total, self.sets, self.distinct,
-                                   self.first_rows, self.operation, self.join, self.join, self.nested, self.nested))  # fmt: skip
-        return make(depth, scope)
+        kinds = (
+            self.filter, self.filter, self.project, self.aggregate, self.aggregate, self.total, self.total, self.sets,
+            self.distinct, self.first_rows, self.operation, self.join, self.join, self.nested, self.nested,
+        )  # fmt: skip
+        return self.random.choice(kinds)(depth, scope)
 
     def filter(self, depth: int, scope: tuple[Field, ...]) -> Node:
         node = self.relation(depth - 1, scope)

@@ -75,8 +75,10 @@ MORE = {
     "values": "SELECT x, y::DECIMAL(6,2) AS z FROM (VALUES (1, 2.5, 'a'), (2, NULL, 'b')) AS v(x, y, s)",
 }
 
-VALUES = ("0", "1", "-1", "3", "0.5", "2.5", "'a'", "NULL", "true", "9223372036854775807", "-9223372036854775808", "99999999999999999999", "1e400", "()", "((1))", "(a", "x", "*", "count(*)",
-          "CAST(NULL AS VARCHAR)", "CAST(2 AS HUGEINT)", "CAST(2 AS UBIGINT)", "CAST(0.1 AS DOUBLE)", "TIMESTAMP '2024-03-01'", "INTERVAL 1 MONTH", "DATE '2024-03-01'", "'NaN'::DOUBLE", "random()")  # fmt: skip
+VALUES = ("0", "1", "-1", "3", "0.5", "2.5", "'a'", "NULL", "true", "9223372036854775807", "-9223372036854775808",
+          "99999999999999999999", "1e400", "()", "((1))", "(a", "x", "*", "count(*)",
+          "CAST(NULL AS VARCHAR)", "CAST(2 AS HUGEINT)", "CAST(2 AS UBIGINT)", "CAST(0.1 AS DOUBLE)",
+          "TIMESTAMP '2024-03-01'", "INTERVAL 1 MONTH", "DATE '2024-03-01'", "'NaN'::DOUBLE", "random()")  # fmt: skip
 TYPES = (
     "INTEGER",
     "BIGINT",
@@ -94,16 +96,21 @@ TYPES = (
     "BLOB",
 )
 WORDS = (
-    "inner left full semi anti mark single", "left right", "yes no", "partial merge final complete", "local global", "bernoulli system reservoir", "one all matched unmatched",
-    "hop cumulate session rows", "any in_order none", "states rows", "asc desc", "first last", "count sum min max avg median first", "hash_join merge_join asof_join",
-    "redistribute reshard broadcast gather", "filter project aggregate sort limit window union expand replicate", "branch select",
+    "inner left full semi anti mark single", "left right", "yes no", "partial merge final complete", "local global",
+    "bernoulli system reservoir", "one all matched unmatched", "hop cumulate session rows", "any in_order none",
+    "states rows", "asc desc", "first last", "count sum min max avg median first", "hash_join merge_join asof_join",
+    "redistribute reshard broadcast gather", "filter project aggregate sort limit window union expand replicate",
+    "branch select",
 )  # fmt: skip
 ALIKE = {word: group.split() for group in WORDS for word in group.split()}
 BETWEEN = (
-    "gather {x}", "broadcast {x}", "broadcast {x} scope=global", "reshard {x}", "reshard {x} shards=2", "rekey {x} key=({c})", "redistribute {x}", "multicast {x} to=(0)",
-    "multicast {x} to=(0, 1)", "filter {x} where=({c} IS NOT NULL)", "project {x} {c}={d} {d}={c}", "project {x} {c}={c}", "expand {x} keys=({c}, {d}) sets=(({c}), ({d}))",
-    "replicate {x} times=(2)", "series {x} column=i from=(0) to=(2) by=(1)", "sort {x} by=({c} asc nulls last)", "limit {x} count=(7)", "aggregate {x} by=({c}, {d})",
-    "aggregate {x} phase=partial by=({c}) {d}=count(*)", "window {x} by=({c}) order=() w=count(*)", "sample {x} method=bernoulli percent=50.0 seed=3", "union {x} {x}",
+    "gather {x}", "broadcast {x}", "broadcast {x} scope=global", "reshard {x}", "reshard {x} shards=2",
+    "rekey {x} key=({c})", "redistribute {x}", "multicast {x} to=(0)", "multicast {x} to=(0, 1)",
+    "filter {x} where=({c} IS NOT NULL)", "project {x} {c}={d} {d}={c}", "project {x} {c}={c}",
+    "expand {x} keys=({c}, {d}) sets=(({c}), ({d}))", "replicate {x} times=(2)",
+    "series {x} column=i from=(0) to=(2) by=(1)", "sort {x} by=({c} asc nulls last)", "limit {x} count=(7)",
+    "aggregate {x} by=({c}, {d})", "aggregate {x} phase=partial by=({c}) {d}=count(*)",
+    "window {x} by=({c}) order=() w=count(*)", "sample {x} method=bernoulli percent=50.0 seed=3", "union {x} {x}",
     "limit {x} count=({v})", "replicate {x} times=({v})", "hash_join {x} {x} kind=semi on=({c} = {c}) build=right",
 )  # fmt: skip
 NAME = re.compile(r'[A-Za-z_]\w*|"(?:[^"]|"")*"')
@@ -255,7 +262,8 @@ def plans(db: Any) -> list[str]:
 
 
 DEPENDS_ON_ORDER = re.compile(
-    r"= (limit|multicast|sample|match|asof_join) |limit=|over=rows|(random|first|last|any_value|arbitrary|string_agg|arg_max|arg_min|avg|mode|stddev|sum|row_number|lag|lead)\("
+    r"= (limit|multicast|sample|match|asof_join) "
+    r"|limit=|over=rows|(random|first|last|any_value|arbitrary|string_agg|arg_max|arg_min|avg|mode|stddev|sum|row_number|lag|lead)\("
 )
 """Where rows are chosen by their order, or floats added up in it, shards may tell."""
 

@@ -45,7 +45,9 @@ def session(**settings: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("kind", "steps", "settings"),
-    [("filter", MOST_DEEP, {}), ("project", MOST_DEEP, {}), *((kind, 300, {}) for kind in ("sort", "aggregate", "join", "union")), ("filter", 200, {"backend": "interp"}), ("sort", 120, {"spill_after": 1})],
+    [("filter", MOST_DEEP, {}), ("project", MOST_DEEP, {}),
+     *((kind, 300, {}) for kind in ("sort", "aggregate", "join", "union")), ("filter", 200, {"backend": "interp"}),
+     ("sort", 120, {"spill_after": 1})],
 )  # fmt: skip
 def test_deep(kind: str, steps: int, settings: dict[str, Any]) -> None:
     before = sys.getrecursionlimit()

@@ -37,7 +37,8 @@ RANGES = """
 l     = scan l columns=(a, x, s)
 near  = multicast l to=(coalesce(x // 6, 0)) shards=3
 r     = scan r columns=(b, y)
-wide  = multicast r to=(y // 6, CASE WHEN y % 6 < 2 AND y >= 6 THEN y // 6 - 1 END, CASE WHEN y % 6 > 3 AND y < 12 THEN y // 6 + 1 END) shards=3
+wide  = multicast r to=(y // 6, CASE WHEN y % 6 < 2 AND y >= 6 THEN y // 6 - 1 END, \
+CASE WHEN y % 6 > 3 AND y < 12 THEN y // 6 + 1 END) shards=3
 """
 """A left row is in the shard of its value; a right row also in a neighbour, if that has values within 2 of its own."""
 

@@ -17,7 +17,9 @@ JSON = {
     "a list": b"[1]",
     "nested": b"[" * 200_000,
     "nested objects": b'{"root":' * 100_000,
-    "numbers without end": b'{"depends":{},"parameters":[],"start":Infinity,"length":NaN}\n{"classes":[],"objects":[],"root":1}',
+    "numbers without end": (
+        b'{"depends":{},"parameters":[],"start":Infinity,"length":NaN}\n{"classes":[],"objects":[],"root":1}'
+    ),
     "a long number": b'{"classes":[],"objects":[],"root":' + HUGE + b"}",
     "a large float": b'{"classes":[],"objects":[],"root":{"f":"0x1p99999"}}',
     "another module": b'{"classes":[["os","system"]],"objects":[[0]],"root":{"o":0}}',
@@ -103,9 +105,10 @@ def changed_object(code: bytes, bad: str) -> bytes:
 
 
 OBJECTS = (
-    "cut", "garbage", "another machine", "another format", "too many sections", "sections outside", "a section outside", "a large section", "a link to nothing",
-    "relocations of nothing", "an unloaded section", "a relocation outside", "a relocation of nothing", "a relocation of no kind", "a symbol outside",
-    "a symbol of threads", "a relocation of the source", "a symbol of no section", "names without an end",
+    "cut", "garbage", "another machine", "another format", "too many sections", "sections outside", "a section outside",
+    "a large section", "a link to nothing", "relocations of nothing", "an unloaded section", "a relocation outside",
+    "a relocation of nothing", "a relocation of no kind", "a symbol outside", "a symbol of threads",
+    "a relocation of the source", "a symbol of no section", "names without an end",
 )  # fmt: skip
 
 HEADS_OF_CODE = {

@@ -1,4 +1,8 @@
-"""Ctrl-C, `cancel()` and `close()` end a query in any of its stages, once, and `close()` waits for what it ends."""
+"""Ctrl-C, `cancel()` and `close()` end a query in any of its stages, once, and `close()` waits for what it ends.
+
+A query here would run for hours. Planning and analysis take seconds, but fail inside of their own functions, as the
+traceback tells. How soon a query ends, `bench.cancel` measures.
+"""
 
 import signal
 import subprocess
@@ -6,6 +10,8 @@ import sys
 import textwrap
 import threading
 import time
+import traceback
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,8 +24,6 @@ from tsql.kernels.expr.errors import CancelledError, CatalogError
 from tsql.kernels.process import stopping
 from tsql.running import AtWork, Running
 
-ALLOWED_CPU_SECONDS = 5.0
-"""Far more than ending takes, also beside a thread that compiles, and far less than the queries here would take."""
 ENDLESS = "SELECT sum(x.a * y.a) FROM t x, t y WHERE md5((x.a + y.a)::VARCHAR) > 'a'"
 TABLES = 100
 LONG_PLANNING = "SELECT count(*) FROM {} WHERE {}".format(
@@ -41,7 +45,7 @@ class Waiting:
     """A thread that does something with a session, and tells what came of it."""
 
     def __init__(self, work):
-        self.error = self.ended = None
+        self.error = None
         self.thread = threading.Thread(target=self._run, args=(work,))
         self.thread.start()
 
@@ -50,15 +54,17 @@ class Waiting:
             work()
         except BaseException as error:
             self.error = error
-        self.ended = time.process_time()
 
-    def cpu_seconds(self, stop):
-        """Stop it; how much the process has computed until it had ended."""
-        begun = time.process_time()
+    def end_by(self, stop):
+        """Stop it, and wait for its end."""
         stop()
         self.thread.join(PATIENCE_SECONDS)
         assert not self.thread.is_alive()
-        return self.ended - begun
+
+
+def ended_in(error, folder):
+    """Whether the cancellation was seen by code of this folder."""
+    return any(folder in Path(frame.filename).parts for frame in traceback.extract_tb(error.__traceback__))
 
 
 def is_planning(relation):
@@ -69,7 +75,7 @@ def test_close_ends_a_running_query_and_waits_for_it(db):
     relation = db.sql(ENDLESS)
     waiting = Waiting(relation.fetchall)
     assert wait_until(lambda: bool(relation._runs))
-    assert waiting.cpu_seconds(db.close) < ALLOWED_CPU_SECONDS
+    waiting.end_by(db.close)
     assert isinstance(waiting.error, CancelledError)
     assert "the connection was closed while the query ran" in str(waiting.error)
     assert not db._running.at_work
@@ -79,16 +85,16 @@ def test_close_ends_planning(db):
     relation = db.sql(LONG_PLANNING)
     waiting = Waiting(relation.fetchall)
     assert wait_until(lambda: is_planning(relation))
-    assert waiting.cpu_seconds(db.close) < ALLOWED_CPU_SECONDS
-    assert isinstance(waiting.error, CancelledError)
+    waiting.end_by(db.close)
+    assert isinstance(waiting.error, CancelledError) and ended_in(waiting.error, "planner")
 
 
 def test_cancel_ends_planning(db):
     relation = db.sql(LONG_PLANNING)
     waiting = Waiting(relation.fetchall)
     assert wait_until(lambda: is_planning(relation))
-    assert waiting.cpu_seconds(relation.cancel) < ALLOWED_CPU_SECONDS
-    assert isinstance(waiting.error, CancelledError)
+    waiting.end_by(relation.cancel)
+    assert isinstance(waiting.error, CancelledError) and ended_in(waiting.error, "planner")
     assert db.sql("SELECT count(*) FROM t").fetchall() == [(30_000,)]
 
 
@@ -96,22 +102,22 @@ def test_close_ends_analysis(db):
     waiting = Waiting(lambda: db.sql(LONG_ANALYSIS))
     assert wait_until(lambda: bool(db._running.at_work))
     time.sleep(0.1)
-    assert waiting.cpu_seconds(db.close) < ALLOWED_CPU_SECONDS
-    assert isinstance(waiting.error, CancelledError)
+    waiting.end_by(db.close)
+    assert isinstance(waiting.error, CancelledError) and ended_in(waiting.error, "analyze")
 
 
 def test_close_ends_what_explain_plans(db):
     waiting = Waiting(lambda: db.sql("EXPLAIN " + LONG_PLANNING).fetchall())
     assert wait_until(lambda: bool(db._running.at_work))
-    assert waiting.cpu_seconds(db.close) < ALLOWED_CPU_SECONDS
-    assert isinstance(waiting.error, CancelledError)
+    waiting.end_by(db.close)
+    assert isinstance(waiting.error, CancelledError) and ended_in(waiting.error, "planner")
 
 
 def test_close_ends_a_statement_that_changes_a_table(db):
     db.sql("CREATE TABLE kept (n DOUBLE)")
     waiting = Waiting(lambda: db.sql("INSERT INTO kept " + ENDLESS))
     assert wait_until(lambda: len(db._running.at_work) > 1)
-    assert waiting.cpu_seconds(db.close) < ALLOWED_CPU_SECONDS
+    waiting.end_by(db.close)
     assert isinstance(waiting.error, CancelledError)
 
 
@@ -166,19 +172,16 @@ def test_a_relation_of_a_closed_connection(db):
 )
 def test_one_ctrl_c(db, query):
     relation = db.sql(query)
-    interrupted = []
 
     def interrupt():
         assert wait_until(lambda: bool(relation._runs))
         time.sleep(0.2)
-        interrupted.append(time.process_time())
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         relation.fetchall()
-    assert time.process_time() - interrupted[0] < ALLOWED_CPU_SECONDS
     thread.join(PATIENCE_SECONDS)
     assert db.sql("SELECT count(*) FROM t").fetchall() == [(30_000,)]
 

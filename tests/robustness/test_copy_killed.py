@@ -25,7 +25,8 @@ from tsql.relation import of_table
 
 target, options, first = sys.argv[1:]
 for version in range(int(first), 1_000_000):
-    rows = of_table(("k", "i", "version"), (BIGINT,) * 3, [[i // 100 for i in range(400)], list(range(400)), [version] * 400])
+    columns = [[i // 100 for i in range(400)], list(range(400)), [version] * 400]
+    rows = of_table(("k", "i", "version"), (BIGINT,) * 3, columns)
     copy_to(rows, target, json.loads(options))
     print(version, flush=True)
 """

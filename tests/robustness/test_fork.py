@@ -166,7 +166,8 @@ def test_while_code_is_compiled_in_the_background():
             db.register("t", pa.table({"a": np.arange(100_000)}))
 
             def query(first):
-                calls = ", ".join(f"sum(CASE WHEN a % {i + 2} = 0 THEN a * {i} ELSE a + {i} END)" for i in range(first, first + 30))
+                numbers = range(first, first + 30)
+                calls = ", ".join(f"sum(CASE WHEN a % {i + 2} = 0 THEN a * {i} ELSE a + {i} END)" for i in numbers)
                 return db.sql(f"SELECT count(*), {calls} FROM t").fetchall()[0][0]
 
             for first in range(3):
@@ -272,7 +273,8 @@ def test_no_garbage_is_searched_for_while_the_pool_is_held():
         from tests.robustness.test_fork import Cycle
 
         with tsql.connect(threads=2) as db:
-            count = lambda: db.sql("SELECT count(*) FROM (SELECT i % 10007 AS k FROM range(300000) t(i) GROUP BY ALL)").fetchall()
+            query = "SELECT count(*) FROM (SELECT i % 10007 AS k FROM range(300000) t(i) GROUP BY ALL)"
+            count = lambda: db.sql(query).fetchall()
             assert count() == [(10007,)]
             gc.collect()
             Cycle()

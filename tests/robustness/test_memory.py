@@ -45,7 +45,9 @@ QUERIES = {
         "SELECT string_agg(s, ',') OVER (ORDER BY a ROWS 3 PRECEDING), mode(g) OVER (ORDER BY a ROWS 5 "
         "PRECEDING) FROM t"
     ),
-    "window, tree": "SELECT max(a) OVER (ORDER BY s ROWS BETWEEN g PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW) FROM t",
+    "window, tree": (
+        "SELECT max(a) OVER (ORDER BY s ROWS BETWEEN g PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW) FROM t"
+    ),
 }
 FAILING = {
     "projection": f"SELECT s, {BAD} FROM t",

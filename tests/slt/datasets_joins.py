@@ -19,9 +19,12 @@ def _table(schema: dict[str, pa.DataType], rows: list[tuple]) -> pa.Table:
 def emp() -> pa.Table:
     """Employees: one department does not exist, some have none, bosses form a tree three levels deep."""
     rows = [
-        (1, "ada", 1, None, "100.00", "2015-01-05"), (2, "ben", 1, 1, "80.50", "2016-03-01"), (3, "cyd", 2, 1, "80.50", "2016-03-01"), (4, "dan", 2, 3, "60.00", "2019-07-15"),
-        (5, "eve", None, 3, "55.25", "2020-02-29"), (6, "fay", 3, 2, None, "2021-11-30"), (7, "gus", 9, 2, "40.00", None), (8, "hal", 1, 2, "80.50", "2018-05-05"),
-        (9, None, 2, 4, "60.00", "2022-01-01"), (10, "ivy", None, None, None, None), (11, "jon", 3, 6, "10.00", "2023-08-08"), (12, "ada", 3, 99, "70.75", "2017-12-24"),
+        (1, "ada", 1, None, "100.00", "2015-01-05"), (2, "ben", 1, 1, "80.50", "2016-03-01"),
+        (3, "cyd", 2, 1, "80.50", "2016-03-01"), (4, "dan", 2, 3, "60.00", "2019-07-15"),
+        (5, "eve", None, 3, "55.25", "2020-02-29"), (6, "fay", 3, 2, None, "2021-11-30"),
+        (7, "gus", 9, 2, "40.00", None), (8, "hal", 1, 2, "80.50", "2018-05-05"),
+        (9, None, 2, 4, "60.00", "2022-01-01"), (10, "ivy", None, None, None, None),
+        (11, "jon", 3, 6, "10.00", "2023-08-08"), (12, "ada", 3, 99, "70.75", "2017-12-24"),
     ]  # fmt: skip
     shaped = [(i, n, d, b, p and Decimal(p), h and dt.date.fromisoformat(h)) for i, n, d, b, p, h in rows]
     return _table(
@@ -46,8 +49,9 @@ def dept() -> pa.Table:
 def task() -> pa.Table:
     """Hours of employees on projects: repeated pairs, unknown employees and projects, NULLs."""
     rows = [
-        (1, "p1", 5), (1, "p2", 7), (2, "p1", 5), (2, "p1", 3), (3, "p3", None), (4, "p2", 8), (4, "p9", 2), (5, "p1", 1), (6, None, 4), (None, "p1", 6), (9, "p3", 9),
-        (42, "p2", 2), (8, "p2", 0), (8, "p3", 11), (None, None, None),
+        (1, "p1", 5), (1, "p2", 7), (2, "p1", 5), (2, "p1", 3), (3, "p3", None), (4, "p2", 8), (4, "p9", 2),
+        (5, "p1", 1), (6, None, 4), (None, "p1", 6), (9, "p3", 9), (42, "p2", 2), (8, "p2", 0), (8, "p3", 11),
+        (None, None, None),
     ]  # fmt: skip
     return _table({"emp": pa.int32(), "proj": pa.string(), "hours": pa.int32()}, rows)
 

@@ -9,17 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 LETTERS = {
-    "BOOLEAN": "B", "FLOAT": "R", "DOUBLE": "R", "DECIMAL": "R", "VARCHAR": "T", "BLOB": "T", "DATE": "D", "TIME": "D", "INTERVAL": "D",
-    "TIMESTAMP": "P", "TIMESTAMPTZ": "P",
+    "BOOLEAN": "B", "FLOAT": "R", "DOUBLE": "R", "DECIMAL": "R", "VARCHAR": "T", "BLOB": "T", "DATE": "D", "TIME": "D",
+    "INTERVAL": "D", "TIMESTAMP": "P", "TIMESTAMPTZ": "P",
 }  # fmt: skip
 TOLERANCE = {"DOUBLE": 1e-9, "FLOAT": 1e-6}
 """Relative. A FLOAT has 24 bits, so its last one is worth 1e-7."""
 
 _ARROW_NAMES = {
-    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT", pa.uint8(): "UTINYINT",
-    pa.uint16(): "USMALLINT", pa.uint32(): "UINTEGER", pa.uint64(): "UBIGINT", pa.float32(): "FLOAT", pa.float64(): "DOUBLE",
-    pa.string(): "VARCHAR", pa.large_string(): "VARCHAR", pa.string_view(): "VARCHAR", pa.binary(): "BLOB", pa.large_binary(): "BLOB",
-    pa.binary_view(): "BLOB", pa.date32(): "DATE", pa.time64("us"): "TIME", pa.month_day_nano_interval(): "INTERVAL", pa.null(): "INTEGER",
+    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
+    pa.uint8(): "UTINYINT", pa.uint16(): "USMALLINT", pa.uint32(): "UINTEGER", pa.uint64(): "UBIGINT",
+    pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.string(): "VARCHAR", pa.large_string(): "VARCHAR",
+    pa.string_view(): "VARCHAR", pa.binary(): "BLOB", pa.large_binary(): "BLOB", pa.binary_view(): "BLOB",
+    pa.date32(): "DATE", pa.time64("us"): "TIME", pa.month_day_nano_interval(): "INTERVAL", pa.null(): "INTEGER",
 }  # fmt: skip
 
 

@@ -145,8 +145,12 @@ def test_names_are_made_unique() -> None:
 
 def test_exact_statistics() -> None:
     table = pa.table({
-        "i": [3, None, 1], "s": ["b", "a", "b"], "k": pa.array(["b", None, "z"]).dictionary_encode(), "f": [1.5, math.nan, 0.5], "d": pa.array([Decimal("1.25"), None, Decimal("-2.5")], pa.decimal128(5, 2)),
-        "t": pa.array([5, None, 7], pa.timestamp("us")), "b": [True, False, None], "day": pa.array([4, 2, None], pa.date32()), "n": pa.nulls(3, pa.int64()), "clock": pa.array([1, 2, 3], pa.time64("us")), "h": pa.array([Decimal(10**30), None, None], pa.decimal128(38, 0)),
+        "i": [3, None, 1], "s": ["b", "a", "b"], "k": pa.array(["b", None, "z"]).dictionary_encode(),
+        "f": [1.5, math.nan, 0.5], "d": pa.array([Decimal("1.25"), None, Decimal("-2.5")], pa.decimal128(5, 2)),
+        "t": pa.array([5, None, 7], pa.timestamp("us")), "b": [True, False, None],
+        "day": pa.array([4, 2, None], pa.date32()), "n": pa.nulls(3, pa.int64()),
+        "clock": pa.array([1, 2, 3], pa.time64("us")),
+        "h": pa.array([Decimal(10**30), None, None], pa.decimal128(38, 0)),
     })  # fmt: skip
     found = {name: (c.minimum, c.maximum, c.nulls) for name, c in ArrowSource(table).statistics().columns.items()}
     assert (

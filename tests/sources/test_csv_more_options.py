@@ -13,8 +13,9 @@ from tests.sources.support import duck, literal, ours
 from tsql.kernels.expr.errors import SourceError, TsqlError
 
 BLANK = [
-    "\na,b\n1,x\n2,y\n", "\n\n\na,b\n1,x\n", "\r\na,b\r\n1,x\r\n", "  \na,b\n1,x\n", "\t\na,b\n1,2\n", "\n \n\na,b\n1,2\n", "\n1,x\n2,y\n", "\n1\n2\n", "\na\n1\n2\n",
-    "\n\na\n\n1\n", '""\na,b\n1,2\n', "\n# c\na,b\n1,2\n", "  \n1,2\n3,4\n", "\n\n1,2\n", "\n\n", "  \n", "\n,\na,b\n1,2\n",
+    "\na,b\n1,x\n2,y\n", "\n\n\na,b\n1,x\n", "\r\na,b\r\n1,x\r\n", "  \na,b\n1,x\n", "\t\na,b\n1,2\n",
+    "\n \n\na,b\n1,2\n", "\n1,x\n2,y\n", "\n1\n2\n", "\na\n1\n2\n", "\n\na\n\n1\n", '""\na,b\n1,2\n',
+    "\n# c\na,b\n1,2\n", "  \n1,2\n3,4\n", "\n\n1,2\n", "\n\n", "  \n", "\n,\na,b\n1,2\n",
 ]  # fmt: skip
 
 
@@ -137,7 +138,8 @@ def test_thousands_past_the_sample(tmp_path: Path) -> None:
 
 
 HEADERS = [
-    'Hello World,SELECT,1abc,a-b,ÄÖ,  x ,a.b,a__b,,a b,A B,"q""q",_,order,日本,é1', "Hello,hello,HELLO", "from,table,column0,date,end,a@b,%,##,__,3", "a  b,a\tb, ,x", "ﬁ,½,Ⅷ",
+    'Hello World,SELECT,1abc,a-b,ÄÖ,  x ,a.b,a__b,,a b,A B,"q""q",_,order,日本,é1', "Hello,hello,HELLO",
+    "from,table,column0,date,end,a@b,%,##,__,3", "a  b,a\tb, ,x", "ﬁ,½,Ⅷ",
 ]  # fmt: skip
 
 

@@ -26,15 +26,24 @@ from tsql.kernels.expr.types import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, INTE
 
 ALL_TYPES = pa.table(
     {
-        "i8": pa.array([1, None, -128], pa.int8()), "u8": pa.array([1, None, 255], pa.uint8()), "i16": pa.array([1, None, -5], pa.int16()),
-        "u16": pa.array([1, None, 65535], pa.uint16()), "i32": pa.array([1, None, -5], pa.int32()), "u32": pa.array([1, None, 2**32 - 1], pa.uint32()),
-        "i64": pa.array([1, None, -(2**63)], pa.int64()), "u64": pa.array([1, None, 2**64 - 1], pa.uint64()), "f": pa.array([1.5, None, -2.25], pa.float32()),
-        "d": pa.array([1.5, None, 1e300], pa.float64()), "b": pa.array([True, None, False]), "s": pa.array(["x", None, "é日"]), "ls": pa.array(["x", None, ""], pa.large_string()),
-        "sv": pa.array(["x", None, "y" * 50], pa.string_view()), "bin": pa.array([b"a", None, b"\xff"]), "date": pa.array([dt.date(2020, 1, 1), None, dt.date(1950, 2, 3)]),
+        "i8": pa.array([1, None, -128], pa.int8()), "u8": pa.array([1, None, 255], pa.uint8()),
+        "i16": pa.array([1, None, -5], pa.int16()),
+        "u16": pa.array([1, None, 65535], pa.uint16()), "i32": pa.array([1, None, -5], pa.int32()),
+        "u32": pa.array([1, None, 2**32 - 1], pa.uint32()),
+        "i64": pa.array([1, None, -(2**63)], pa.int64()), "u64": pa.array([1, None, 2**64 - 1], pa.uint64()),
+        "f": pa.array([1.5, None, -2.25], pa.float32()),
+        "d": pa.array([1.5, None, 1e300], pa.float64()), "b": pa.array([True, None, False]),
+        "s": pa.array(["x", None, "é日"]), "ls": pa.array(["x", None, ""], pa.large_string()),
+        "sv": pa.array(["x", None, "y" * 50], pa.string_view()), "bin": pa.array([b"a", None, b"\xff"]),
+        "date": pa.array([dt.date(2020, 1, 1), None, dt.date(1950, 2, 3)]),
         "ts": pa.array([dt.datetime(2020, 1, 1, 10), None, dt.datetime(1950, 1, 1, 0, 0, 0, 5)], pa.timestamp("us")),
-        "ms": pa.array([1, None, -5], pa.timestamp("ms")), "tz": pa.array([1, None, -5], pa.timestamp("us", "Europe/Paris")), "time": pa.array([1, None, 86_399_999_999], pa.time64("us")),
-        "dec4": pa.array([Decimal("1.5"), None, Decimal("-999.9")], pa.decimal128(4, 1)), "dec15": pa.array([Decimal("1.25"), None, Decimal("-9999999999999.99")], pa.decimal128(15, 2)),
-        "dec18": pa.array([Decimal(1), None, Decimal(-(10**17))], pa.decimal128(18, 0)), "dec38": pa.array([Decimal("1.5"), None, Decimal(10**30)], pa.decimal128(38, 5)),
+        "ms": pa.array([1, None, -5], pa.timestamp("ms")),
+        "tz": pa.array([1, None, -5], pa.timestamp("us", "Europe/Paris")),
+        "time": pa.array([1, None, 86_399_999_999], pa.time64("us")),
+        "dec4": pa.array([Decimal("1.5"), None, Decimal("-999.9")], pa.decimal128(4, 1)),
+        "dec15": pa.array([Decimal("1.25"), None, Decimal("-9999999999999.99")], pa.decimal128(15, 2)),
+        "dec18": pa.array([Decimal(1), None, Decimal(-(10**17))], pa.decimal128(18, 0)),
+        "dec38": pa.array([Decimal("1.5"), None, Decimal(10**30)], pa.decimal128(38, 5)),
         "dict": pa.array(["x", None, "x"]).dictionary_encode(), "time32": pa.array([1, None, 5], pa.time32("ms")),
     }
 )  # fmt: skip
@@ -43,8 +52,9 @@ ALL_TYPES = pa.table(
 @pytest.mark.parametrize(
     "settings",
     [
-        {}, {"store_decimal_as_integer": True}, {"store_schema": False}, {"use_dictionary": False}, {"version": "1.0"}, {"data_page_version": "2.0", "compression": "zstd"},
-        {"compression": "none", "write_statistics": False}, {"write_page_checksum": True}, {"use_byte_stream_split": ["d", "f"], "use_dictionary": False},
+        {}, {"store_decimal_as_integer": True}, {"store_schema": False}, {"use_dictionary": False}, {"version": "1.0"},
+        {"data_page_version": "2.0", "compression": "zstd"}, {"compression": "none", "write_statistics": False},
+        {"write_page_checksum": True}, {"use_byte_stream_split": ["d", "f"], "use_dictionary": False},
     ],
 )  # fmt: skip
 def test_all_types_as_duckdb_reads_them(tmp_path: Path, settings: dict[str, Any]) -> None:
@@ -161,10 +171,14 @@ def write_pair(folder: Path, first: pa.Table, second: pa.Table) -> str:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (pa.array([1]), pa.array([2.5])), (pa.array([1]), pa.array(["7"])), (pa.array(["7"]), pa.array([1])), (pa.array([1]), pa.array([5], pa.int8())), (pa.array([1], pa.int32()), pa.array([2])),
-        (pa.array([1.5]), pa.array([2])), (pa.array([Decimal("1.25")], pa.decimal128(9, 2)), pa.array([Decimal("1.5")], pa.decimal128(9, 1))),
-        (pa.array([Decimal("1.2")], pa.decimal128(9, 1)), pa.array([Decimal("1.25")], pa.decimal128(9, 2))), (pa.array([dt.datetime(2020, 1, 1)]), pa.array([dt.date(2020, 1, 2)])),
-        (pa.array([Decimal("1.2")], pa.decimal128(9, 1)), pa.array([3])), (pa.array([3]), pa.array([Decimal("1.5")], pa.decimal128(9, 1))),
+        (pa.array([1]), pa.array([2.5])), (pa.array([1]), pa.array(["7"])), (pa.array(["7"]), pa.array([1])),
+        (pa.array([1]), pa.array([5], pa.int8())), (pa.array([1], pa.int32()), pa.array([2])),
+        (pa.array([1.5]), pa.array([2])),
+        (pa.array([Decimal("1.25")], pa.decimal128(9, 2)), pa.array([Decimal("1.5")], pa.decimal128(9, 1))),
+        (pa.array([Decimal("1.2")], pa.decimal128(9, 1)), pa.array([Decimal("1.25")], pa.decimal128(9, 2))),
+        (pa.array([dt.datetime(2020, 1, 1)]), pa.array([dt.date(2020, 1, 2)])),
+        (pa.array([Decimal("1.2")], pa.decimal128(9, 1)), pa.array([3])),
+        (pa.array([3]), pa.array([Decimal("1.5")], pa.decimal128(9, 1))),
     ],
 )  # fmt: skip
 def test_the_first_file_decides_and_later_ones_are_cast(tmp_path: Path, first: pa.Array, second: pa.Array) -> None:
@@ -202,8 +216,11 @@ def test_union_by_name(tmp_path: Path, second: pa.Table) -> None:
 def test_statistics(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     table = pa.table({
-        "i": [5, None, 1, 9], "s": ["b", "a", None, "c"], "f": [1.5, math.nan, 2.0, None], "dec": pa.array([Decimal("1.5"), Decimal("-2.25"), None, None], pa.decimal128(10, 2)),
-        "wide": pa.array([Decimal("1.5"), Decimal("-2.25"), None, None], pa.decimal128(30, 2)), "d": pa.array([1, 2, None, 7], pa.date32()), "n": pa.array([None] * 4, pa.int64()), "u": pa.array([1, 2**63, 5, 2**64 - 1], pa.uint64()),
+        "i": [5, None, 1, 9], "s": ["b", "a", None, "c"], "f": [1.5, math.nan, 2.0, None],
+        "dec": pa.array([Decimal("1.5"), Decimal("-2.25"), None, None], pa.decimal128(10, 2)),
+        "wide": pa.array([Decimal("1.5"), Decimal("-2.25"), None, None], pa.decimal128(30, 2)),
+        "d": pa.array([1, 2, None, 7], pa.date32()), "n": pa.array([None] * 4, pa.int64()),
+        "u": pa.array([1, 2**63, 5, 2**64 - 1], pa.uint64()),
     })  # fmt: skip
     pq.write_table(table, path, row_group_size=2)
     found = open_source(path).statistics()
@@ -227,8 +244,12 @@ def test_row_groups_are_skipped_and_no_row_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     rows = 100
     table = pa.table({
-        "i": pa.array([None if i % 10 == 3 else i for i in range(rows)], pa.int32()), "s": [f"k{i:03d}" for i in range(rows)], "d": pa.array([Decimal(i).scaleb(-1) for i in range(rows)], pa.decimal128(10, 1)),
-        "t": pa.array([i * 1_000_000 for i in range(rows)], pa.timestamp("us")), "day": pa.array(range(rows), pa.date32()), "f": [math.nan if i == 55 else float(i) for i in range(rows)], "n": pa.array([None] * 50 + list(range(50)), pa.int64()),
+        "i": pa.array([None if i % 10 == 3 else i for i in range(rows)], pa.int32()),
+        "s": [f"k{i:03d}" for i in range(rows)],
+        "d": pa.array([Decimal(i).scaleb(-1) for i in range(rows)], pa.decimal128(10, 1)),
+        "t": pa.array([i * 1_000_000 for i in range(rows)], pa.timestamp("us")),
+        "day": pa.array(range(rows), pa.date32()), "f": [math.nan if i == 55 else float(i) for i in range(rows)],
+        "n": pa.array([None] * 50 + list(range(50)), pa.int64()),
     })  # fmt: skip
     pq.write_table(table, path, row_group_size=10, store_decimal_as_integer=True)
     source = open_source(path)

@@ -52,15 +52,25 @@ def random_table(seed: int, rows: int) -> pa.Table:
     few = [choose.getrandbits(40) for _ in range(choose.choice((1, 2, 7, 300)))]
     return pa.table(
         {
-            "i8": column(bits(8), pa.int8()), "u8": column(lambda: choose.getrandbits(8), pa.uint8()), "i16": column(bits(16), pa.int16()), "u16": column(lambda: choose.getrandbits(16), pa.uint16()),
-            "i32": column(bits(32), pa.int32()), "u32": column(lambda: choose.getrandbits(32), pa.uint32()), "i64": column(bits(64), pa.int64()), "u64": column(lambda: choose.getrandbits(64), pa.uint64()),
-            "few": column(lambda: choose.choice(few), pa.int64()), "f": column(lambda: choose.choice((0.5, -2.0, choose.randrange(1000) / 8)), pa.float32()),
-            "d": column(choose.random, pa.float64()), "b": column(lambda: choose.random() < 0.3, pa.bool_()), "s": column(lambda: choose.choice(WORDS), pa.string()),
-            "many": column(lambda: f"{choose.choice(WORDS)}{choose.getrandbits(16)}", pa.string()), "bin": column(lambda: choose.randbytes(choose.randrange(20)), pa.binary()),
-            "date": column(lambda: dt.date(1990, 1, 1) + dt.timedelta(choose.randrange(9000)), pa.date32()), "ts": column(lambda: choose.getrandbits(50), pa.timestamp("us")),
-            "ms": column(lambda: choose.getrandbits(40), pa.timestamp("ms")), "time": column(lambda: choose.randrange(86_400_000_000), pa.time64("us")), "t32": column(lambda: choose.randrange(86_400_000), pa.time32("ms")),
-            "dec4": column(lambda: Decimal(choose.randrange(-9999, 9999)).scaleb(-2), pa.decimal128(4, 2)), "dec9": column(lambda: Decimal(choose.randrange(10**9)).scaleb(-1), pa.decimal128(9, 1)),
-            "dec15": column(lambda: Decimal(choose.randrange(-(10**14), 10**14)).scaleb(-2), pa.decimal128(15, 2)), "dec18": column(lambda: Decimal(choose.randrange(10**18)), pa.decimal128(18, 0)),
+            "i8": column(bits(8), pa.int8()), "u8": column(lambda: choose.getrandbits(8), pa.uint8()),
+            "i16": column(bits(16), pa.int16()), "u16": column(lambda: choose.getrandbits(16), pa.uint16()),
+            "i32": column(bits(32), pa.int32()), "u32": column(lambda: choose.getrandbits(32), pa.uint32()),
+            "i64": column(bits(64), pa.int64()), "u64": column(lambda: choose.getrandbits(64), pa.uint64()),
+            "few": column(lambda: choose.choice(few), pa.int64()),
+            "f": column(lambda: choose.choice((0.5, -2.0, choose.randrange(1000) / 8)), pa.float32()),
+            "d": column(choose.random, pa.float64()), "b": column(lambda: choose.random() < 0.3, pa.bool_()),
+            "s": column(lambda: choose.choice(WORDS), pa.string()),
+            "many": column(lambda: f"{choose.choice(WORDS)}{choose.getrandbits(16)}", pa.string()),
+            "bin": column(lambda: choose.randbytes(choose.randrange(20)), pa.binary()),
+            "date": column(lambda: dt.date(1990, 1, 1) + dt.timedelta(choose.randrange(9000)), pa.date32()),
+            "ts": column(lambda: choose.getrandbits(50), pa.timestamp("us")),
+            "ms": column(lambda: choose.getrandbits(40), pa.timestamp("ms")),
+            "time": column(lambda: choose.randrange(86_400_000_000), pa.time64("us")),
+            "t32": column(lambda: choose.randrange(86_400_000), pa.time32("ms")),
+            "dec4": column(lambda: Decimal(choose.randrange(-9999, 9999)).scaleb(-2), pa.decimal128(4, 2)),
+            "dec9": column(lambda: Decimal(choose.randrange(10**9)).scaleb(-1), pa.decimal128(9, 1)),
+            "dec15": column(lambda: Decimal(choose.randrange(-(10**14), 10**14)).scaleb(-2), pa.decimal128(15, 2)),
+            "dec18": column(lambda: Decimal(choose.randrange(10**18)), pa.decimal128(18, 0)),
             "none": pa.nulls(rows, pa.int32()), "text_none": pa.nulls(rows, pa.string()),
         }
     )  # fmt: skip
@@ -99,11 +109,17 @@ def compare(path: Path) -> None:
 
 
 SETTINGS: list[dict[str, Any]] = [
-    {}, {"data_page_version": "2.0"}, {"compression": "none"}, {"compression": "none", "data_page_version": "2.0"}, {"compression": "gzip"}, {"compression": "zstd", "data_page_version": "2.0"},
-    {"use_dictionary": False}, {"use_dictionary": False, "compression": "none", "data_page_version": "2.0"}, {"data_page_size": 64}, {"data_page_size": 300, "data_page_version": "2.0", "compression": "zstd"},
-    {"dictionary_pagesize_limit": 200, "data_page_size": 500}, {"dictionary_pagesize_limit": 200, "data_page_size": 200, "compression": "none"}, {"store_decimal_as_integer": True},
-    {"store_decimal_as_integer": True, "use_dictionary": False, "data_page_size": 100}, {"write_page_checksum": True}, {"write_page_checksum": True, "data_page_version": "2.0", "compression": "gzip"},
-    {"version": "1.0"}, {"row_group_size": 333, "compression": "snappy"}, {"write_batch_size": 17, "data_page_size": 50, "compression": "gzip"},
+    {}, {"data_page_version": "2.0"}, {"compression": "none"}, {"compression": "none", "data_page_version": "2.0"},
+    {"compression": "gzip"}, {"compression": "zstd", "data_page_version": "2.0"}, {"use_dictionary": False},
+    {"use_dictionary": False, "compression": "none", "data_page_version": "2.0"}, {"data_page_size": 64},
+    {"data_page_size": 300, "data_page_version": "2.0", "compression": "zstd"},
+    {"dictionary_pagesize_limit": 200, "data_page_size": 500},
+    {"dictionary_pagesize_limit": 200, "data_page_size": 200, "compression": "none"},
+    {"store_decimal_as_integer": True},
+    {"store_decimal_as_integer": True, "use_dictionary": False, "data_page_size": 100}, {"write_page_checksum": True},
+    {"write_page_checksum": True, "data_page_version": "2.0", "compression": "gzip"}, {"version": "1.0"},
+    {"row_group_size": 333, "compression": "snappy"},
+    {"write_batch_size": 17, "data_page_size": 50, "compression": "gzip"},
 ]  # fmt: skip
 
 

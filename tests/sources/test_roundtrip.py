@@ -34,9 +34,12 @@ quick = settings(
 )
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=8)
 cells = {
-    pa.int64(): st.integers(-(2**63), 2**63 - 1), pa.int32(): st.integers(-(2**31), 2**31 - 1), pa.uint16(): st.integers(0, 65535), pa.float64(): st.floats(allow_nan=False), pa.bool_(): st.booleans(), pa.string(): text,
-    pa.date32(): st.dates(dt.date(1, 1, 1)), pa.timestamp("us"): st.datetimes(dt.datetime(1, 1, 1)), pa.time64("us"): st.times(), pa.binary(): st.binary(max_size=6),
-    pa.decimal128(9, 2): st.integers(-(10**9) + 1, 10**9 - 1).map(lambda n: Decimal(n).scaleb(-2)), pa.decimal128(25, 3): st.integers(-(10**25) + 1, 10**25 - 1).map(lambda n: Decimal(n).scaleb(-3)),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1), pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.uint16(): st.integers(0, 65535), pa.float64(): st.floats(allow_nan=False), pa.bool_(): st.booleans(),
+    pa.string(): text, pa.date32(): st.dates(dt.date(1, 1, 1)), pa.timestamp("us"): st.datetimes(dt.datetime(1, 1, 1)),
+    pa.time64("us"): st.times(), pa.binary(): st.binary(max_size=6),
+    pa.decimal128(9, 2): st.integers(-(10**9) + 1, 10**9 - 1).map(lambda n: Decimal(n).scaleb(-2)),
+    pa.decimal128(25, 3): st.integers(-(10**25) + 1, 10**25 - 1).map(lambda n: Decimal(n).scaleb(-3)),
 }  # fmt: skip
 
 

@@ -129,8 +129,11 @@ def test_naming_one_is_an_error_with_its_place(named: Any) -> None:
             db.sql(f"SELECT id, {column} FROM {name}")
         assert error.value.position == 11
         assert f'column "{column}" is {kind}, which cannot be read' in str(error.value)
-    for query in ("PIVOT {} ON word USING sum(id)", "SELECT id FROM STITCH(LIFETIME({}, start => make_timestamp(id)))", "WITH RECURSIVE r AS (FROM {} UNION ALL FROM r WHERE false) SELECT id FROM r",
-                  "SELECT a.id FROM {} a NATURAL JOIN {} b", "SELECT COLUMNS(*) FROM {}", "SELECT id FROM {} WHERE l IS NULL", "SELECT count(l) FROM {}", "SELECT id FROM {} ORDER BY l", "SELECT id FROM {} GROUP BY id, l", "SELECT s.a FROM {}", "SELECT l[1] FROM {}"):  # fmt: skip
+    for query in ("PIVOT {} ON word USING sum(id)", "SELECT id FROM STITCH(LIFETIME({}, start => make_timestamp(id)))",
+                  "WITH RECURSIVE r AS (FROM {} UNION ALL FROM r WHERE false) SELECT id FROM r",
+                  "SELECT a.id FROM {} a NATURAL JOIN {} b", "SELECT COLUMNS(*) FROM {}",
+                  "SELECT id FROM {} WHERE l IS NULL", "SELECT count(l) FROM {}", "SELECT id FROM {} ORDER BY l",
+                  "SELECT id FROM {} GROUP BY id, l", "SELECT s.a FROM {}", "SELECT l[1] FROM {}"):  # fmt: skip
         with pytest.raises(BindError, match="which cannot be read") as error:
             db.sql(query.replace("{}", name))
         assert error.value.position is not None
@@ -139,8 +142,10 @@ def test_naming_one_is_an_error_with_its_place(named: Any) -> None:
 def test_a_star_says_how_to_leave_them_out(named: Any) -> None:
     db, name, more = named
     clause = f"EXCLUDE ({', '.join(more)})"
-    for query in (f"SELECT * FROM {name}", f"FROM {name}", f"SELECT DISTINCT * FROM {name}", f"SELECT * FROM {name} ORDER BY id", f"CREATE TABLE x AS SELECT * FROM {name}",
-                  f"COPY (SELECT * FROM {name}) TO '/nowhere/x.csv'", f"SELECT * FROM (SELECT * FROM {name})", f"SUMMARIZE SELECT * FROM {name}", f"FROM {name} UNION ALL FROM {name}"):  # fmt: skip
+    for query in (f"SELECT * FROM {name}", f"FROM {name}", f"SELECT DISTINCT * FROM {name}",
+                  f"SELECT * FROM {name} ORDER BY id", f"CREATE TABLE x AS SELECT * FROM {name}",
+                  f"COPY (SELECT * FROM {name}) TO '/nowhere/x.csv'", f"SELECT * FROM (SELECT * FROM {name})",
+                  f"SUMMARIZE SELECT * FROM {name}", f"FROM {name} UNION ALL FROM {name}"):  # fmt: skip
         with pytest.raises(BindError, match="cannot be read: ") as error:
             db.sql(query)
         assert clause in error.value.hint, query

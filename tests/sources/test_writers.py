@@ -23,12 +23,21 @@ from tsql.backends.io.writers import ROW_GROUP_ROWS, write
 from tsql.kernels.expr.errors import ExecutionError, SourceError
 
 TABLE = pa.table({
-    "i": [1, None, -5, 7], "b": [True, None, False, True], "d": [1.5, None, 1e16, math.nan], "d2": [1e300, None, 1e-7, -math.inf], "f": pa.array([0.1, None, 3.4e38, 1e10], pa.float32()),
-    "dec": pa.array([Decimal("1.50"), None, Decimal("-0.05"), Decimal(12)], pa.decimal128(5, 2)), "wide": pa.array([Decimal("0.0000000001"), None, Decimal(10**20), Decimal(-3)], pa.decimal128(38, 10)), "s": ["a,b", None, 'x"y', ""],
-    "t": ["line\nbreak", None, "cr\rx", " lead"], "u": ["é😀", None, "back\\slash", "tab\there"], "v": ["#x", None, "a#b", "NULL"], "day": [dt.date(2020, 1, 1), None, dt.date(1, 1, 1), dt.date(9999, 12, 31)],
-    "time": pa.array([36_000_500_000, None, 0, 86_399_000_001], pa.time64("us")), "ts": pa.array([0, None, 1_577_872_800_123_456, -1], pa.timestamp("us")), "tz": pa.array([0, None, 1_577_872_800_100_000, -500_000], pa.timestamp("us", "UTC")),
-    "blob": pa.array([b"ab", None, b"\x00\xff'\"\\~", b""]), "iv": pa.array([pa.MonthDayNano([14, -3, 360_000_500_000_000]), None, pa.MonthDayNano([0, 0, -3_000_000_000]), pa.MonthDayNano([-14, 1, 0])], pa.month_day_nano_interval()),
-    "k": pa.array(["p", None, "q,r", "p"]).dictionary_encode(), "u8": pa.array([1, None, 255, 0], pa.uint8()), "c": ["\x1f\x08\x0c", None, "/", "\x7f"],
+    "i": [1, None, -5, 7], "b": [True, None, False, True], "d": [1.5, None, 1e16, math.nan],
+    "d2": [1e300, None, 1e-7, -math.inf], "f": pa.array([0.1, None, 3.4e38, 1e10], pa.float32()),
+    "dec": pa.array([Decimal("1.50"), None, Decimal("-0.05"), Decimal(12)], pa.decimal128(5, 2)),
+    "wide": pa.array([Decimal("0.0000000001"), None, Decimal(10**20), Decimal(-3)], pa.decimal128(38, 10)),
+    "s": ["a,b", None, 'x"y', ""],
+    "t": ["line\nbreak", None, "cr\rx", " lead"], "u": ["é😀", None, "back\\slash", "tab\there"],
+    "v": ["#x", None, "a#b", "NULL"], "day": [dt.date(2020, 1, 1), None, dt.date(1, 1, 1), dt.date(9999, 12, 31)],
+    "time": pa.array([36_000_500_000, None, 0, 86_399_000_001], pa.time64("us")),
+    "ts": pa.array([0, None, 1_577_872_800_123_456, -1], pa.timestamp("us")),
+    "tz": pa.array([0, None, 1_577_872_800_100_000, -500_000], pa.timestamp("us", "UTC")),
+    "blob": pa.array([b"ab", None, b"\x00\xff'\"\\~", b""]),
+    "iv": pa.array([pa.MonthDayNano([14, -3, 360_000_500_000_000]), None, pa.MonthDayNano([0, 0, -3_000_000_000]),
+                    pa.MonthDayNano([-14, 1, 0])], pa.month_day_nano_interval()),
+    "k": pa.array(["p", None, "q,r", "p"]).dictionary_encode(), "u8": pa.array([1, None, 255, 0], pa.uint8()),
+    "c": ["\x1f\x08\x0c", None, "/", "\x7f"],
 })  # fmt: skip
 
 

@@ -65,7 +65,9 @@ QUERIES = {
     "pivot": "SELECT * FROM (PIVOT f ON k USING sum(v))",
     "unpivot": "SELECT * FROM (SELECT k, v AS a, v + 1 AS b FROM f WHERE v < 8) UNPIVOT (x FOR n IN (a, b))",
     "correlated scalar": "SELECT k, (SELECT max(v) FROM f WHERE f.k = t.k AND f.v < 300) AS m FROM t",
-    "correlated by an inequality": "SELECT a.v FROM t a WHERE EXISTS (SELECT 1 FROM f b WHERE b.v < a.k AND b.k <> a.k)",
+    "correlated by an inequality": (
+        "SELECT a.v FROM t a WHERE EXISTS (SELECT 1 FROM f b WHERE b.v < a.k AND b.k <> a.k)"
+    ),
     "not in": "SELECT v FROM f WHERE v NOT IN (SELECT v FROM t WHERE v < 390)",
     "lateral": (
         "SELECT a.k, x.v FROM (SELECT DISTINCT k FROM t) a, LATERAL (SELECT v FROM f WHERE f.k = a.k ORDER "
@@ -81,7 +83,9 @@ QUERIES = {
     ),
     "band join": "SELECT count(*), sum(b.v - a.v) FROM t a JOIN f b ON a.k = b.k AND b.v BETWEEN a.v AND a.v + 20",
     "full join": "SELECT a.v, b.v FROM t a FULL JOIN (SELECT v + 100 AS v FROM f WHERE k = 2) b ON a.v = b.v",
-    "full join by one column twice": "SELECT a.v, b.v, b.w FROM t a FULL JOIN (SELECT v, v + k AS w FROM f) b ON a.v = b.v AND a.v = b.w",
+    "full join by one column twice": (
+        "SELECT a.v, b.v, b.w FROM t a FULL JOIN (SELECT v, v + k AS w FROM f) b ON a.v = b.v AND a.v = b.w"
+    ),
     "full join by one sum twice": "SELECT a.k, b.v, b.w FROM (SELECT DISTINCT k FROM t) a "
     "FULL JOIN (SELECT v, v * 2 AS w FROM f) b ON a.k + 1 = b.v + 1 AND a.k + 1 = b.w + 1",
     "subqueries of subqueries": (

@@ -131,7 +131,8 @@ wide  = scan '{clicks}/part0.parquet' columns=(id)
 near  = multicast wide to=(id // 1000) scope=global
 other = scan '{clicks}/part0.parquet' columns=(id)
 named = project other later=id
-both  = multicast named to=(later // 1000, CASE WHEN later % 1000 < 3 AND later >= 1000 THEN later // 1000 - 1 END) scope=global
+both  = multicast named to=(later // 1000, CASE WHEN later % 1000 < 3 AND later >= 1000 THEN later // 1000 - 1 END) \
+scope=global
 pairs = hash_join near both kind=inner where=(later - id BETWEEN 1 AND 3) build=right
 found = aggregate pairs phase=partial by=() n=count(*) s=sum(id * later)
 one   = gather found

@@ -18,7 +18,7 @@ SCALE = 0.01
 DEFAULT = (4, 9, 13, 15, 16, 18, 21, 22)
 """What runs without `--all-configurations`: a semi join, six tables, an outer join, a CTE used twice, distinct counts
 behind an anti join, a grouped subquery, EXISTS with NOT EXISTS, and a scalar subquery.
-`tests/test_tpch_configurations.py` runs all in this process."""
+`tests/tpch/test_configurations.py` runs all in this process."""
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from tsql.grammar.generator import to_duckdb
 from tsql.tpch.measure import difference
 
 CALLS = (
-    "count(*)", "sum(v)", "min(v)", "max(s)", "min(s)", "avg(x)", "stddev(x)", "count(v)", "bool_or(v > 0)", "median(v)", "count(DISTINCT s)",
-    "sum(v) FILTER (WHERE x > 0)", "max(ts)", "var_pop(v)", "bit_xor(v)",
+    "count(*)", "sum(v)", "min(v)", "max(s)", "min(s)", "avg(x)", "stddev(x)", "count(v)", "bool_or(v > 0)",
+    "median(v)", "count(DISTINCT s)", "sum(v) FILTER (WHERE x > 0)", "max(ts)", "var_pop(v)", "bit_xor(v)",
 )  # fmt: skip
 UNITS = ("milliseconds", "seconds", "minutes")
 

@@ -166,7 +166,9 @@ def test_the_last_file_wins(tmp_path: Path) -> None:
 
 def test_the_last_part_of_a_union_wins() -> None:
     with tsql.connect(threads=2, shards=3) as db:
-        sql = """SELECT r.n FROM (VALUES (1)) l(t) ASOF JOIN (SELECT 1 AS t, 'first' AS n UNION ALL SELECT 1, 'second' UNION ALL SELECT 1, 'last') r ON l.t >= r.t"""
+        sql = """SELECT r.n FROM (VALUES (1)) l(t)
+                 ASOF JOIN (SELECT 1 AS t, 'first' AS n UNION ALL SELECT 1, 'second' UNION ALL SELECT 1, 'last') r
+                 ON l.t >= r.t"""
         assert db.sql(sql).fetchall() == [("last",)]
 
 
@@ -305,7 +307,8 @@ def test_tolerance_of_numbers_and_dates(kind: str, tolerance: str, distance: flo
     with tsql.connect(threads=2) as db:
         for inequality, ahead in ((">=", -1), ("<", 1)):
             sql = f"""SELECT l.x, r.x FROM (SELECT x, {cast} AS t FROM (VALUES {left}) v(x)) l
-                      ASOF JOIN (SELECT x, {cast} AS t FROM (VALUES {right}) v(x)) r ON l.t {inequality} r.t TOLERANCE {tolerance} ORDER BY 1"""
+                      ASOF JOIN (SELECT x, {cast} AS t FROM (VALUES {right}) v(x)) r
+                      ON l.t {inequality} r.t TOLERANCE {tolerance} ORDER BY 1"""
             expected = []
             for x in range(25):
                 near = [p for p in places if (p <= x if ahead < 0 else p > x)]

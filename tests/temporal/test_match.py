@@ -298,7 +298,8 @@ PLAN = """plan version 1
 target local shards=1
 
 t = scan t columns=(id, k, v, s, ts)
-m = match t by=(k) order=(ts asc nulls last) pattern='A B+' output=one define=(B=(v > prev(v))) measures=(n=running(count(*), 'B'))
+m = match t by=(k) order=(ts asc nulls last) pattern='A B+' output=one define=(B=(v > prev(v))) \
+measures=(n=running(count(*), 'B'))
 output m (k, n)
 """
 
@@ -620,8 +621,9 @@ def test_types_and_parameters() -> None:
         first, second = found.to_pylist()
         types = {name: str(kind) for name, kind in zip(found.schema.names, found.schema.types)}
     assert types == {
-        "s": "string", "none": "string", "x": "double", "d": "decimal128(38, 2)", "b": "bool", "span": "month_day_nano_interval", "top": "string", "c": "int8", "nothing": "double",
-        "zero": "int64", "i": "int8",
+        "s": "string", "none": "string", "x": "double", "d": "decimal128(38, 2)", "b": "bool",
+        "span": "month_day_nano_interval", "top": "string", "c": "int8", "nothing": "double", "zero": "int64",
+        "i": "int8",
     }  # fmt: skip
     assert (first["s"], first["none"], first["x"], first["d"], first["b"], first["span"].nanoseconds) == (
         "long text of some bytes",

@@ -167,8 +167,10 @@ def test_engine(name: str, data: dict[str, pa.Table]) -> None:
 
 def _check_lifetimes(data: dict[str, pa.Table]) -> None:
     """The lifetimes come with the pairs: DuckDB is asked for both."""
-    oracle = """SELECT a.id AS id1, b.id AS id2, greatest(a.ts, b.ts) AS valid_from, least(a.ts + INTERVAL '3 minutes', b.ts + INTERVAL '2 minutes') AS valid_to
-                FROM main1 a JOIN main2 b ON a.src_ip = b.dest_ip AND b.ts > a.ts - INTERVAL '2 minutes' AND b.ts < a.ts + INTERVAL '3 minutes'"""
+    oracle = """SELECT a.id AS id1, b.id AS id2, greatest(a.ts, b.ts) AS valid_from,
+                       least(a.ts + INTERVAL '3 minutes', b.ts + INTERVAL '2 minutes') AS valid_to
+                FROM main1 a JOIN main2 b ON a.src_ip = b.dest_ip
+                 AND b.ts > a.ts - INTERVAL '2 minutes' AND b.ts < a.ts + INTERVAL '3 minutes'"""
     expected = oop_q2_lifetimes({table: to_rows(rows) for table, rows in data.items()})
     assert_same_rows(to_rows(ask_duckdb(oracle, data)), selected(expected, "id1", "id2", *LIFETIME))
     check_engine(text_of("oop_q2_lifetimes"), oracle, data)

@@ -28,7 +28,7 @@ _PLACEHOLDER = "\0aggregate"
 _KEY = "\0key"
 _GROUPING_ID = "\0grouping_id"
 WINDOW_PLACEHOLDER = "\0window"
-"""Columns of this name and a number stand for window functions (analyze_windows.py), which are computed over the
+"""Columns of this name and a number stand for window functions (windows.py), which are computed over the
 groups."""
 
 

@@ -89,14 +89,6 @@ class Ranged:
 Listed = Literals | Ranged
 
 
-def is_list(node: exp.Expr) -> bool:
-    """Whether a node is a list, or NULL in the place of one."""
-    inner = _bare(node)
-    return isinstance(inner, (exp.Array, exp.Null)) or (
-        isinstance(inner, CallNode) and inner.name in ("range", "generate_series", "list_value", "list_pack")
-    )
-
-
 def _bare(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this

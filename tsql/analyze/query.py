@@ -1,4 +1,4 @@
-"""Queries: WITH, FROM, set operations, VALUES, LIMIT. A SELECT itself is in `analyze_select.py`.
+"""Queries: WITH, FROM, set operations, VALUES, LIMIT. A SELECT itself is in `select.py`.
 
 `QueryAnalyzer.query` gives a `Relation`; names of WITH are looked up before those of the catalog.
 """

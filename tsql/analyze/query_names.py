@@ -204,7 +204,8 @@ class QueryNames:
                 text = self._table(inner)
                 text = f"(SELECT * FROM {text})" if alias is not None else text
             case exp.Lateral() | exp.Subquery():
-                text = f"({self.query(inner if isinstance(inner, QUERIES) and isinstance(node, exp.Lateral) else _without_alias(node))})"
+                bare = isinstance(inner, QUERIES) and isinstance(node, exp.Lateral)
+                text = f"({self.query(inner if bare else _without_alias(node))})"
             case exp.Values():
                 text = f"({self.query(_without_alias(node))})"
             case exp.Table() if isinstance(inner, exp.Identifier):

@@ -1,5 +1,5 @@
 """What chooses and names the columns of a star: `* LIKE 'pattern'`, and the alias of COLUMNS('regex').
-`analyze_select.py` calls it."""
+`select.py` calls it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """SQL text → statements with typed logical plans. The session calls `analyze`; every error has a place in the text.
 
-The parts: `parser.py` text to tree, `query.py` queries, `from_.py` FROM and joins, `analyze_select.py` one
-SELECT, `group.py` its aggregation, `subquery.py` subqueries in expressions, `scope.py` names,
+The parts: `tsql/grammar/parser/` text to tree, `query.py` queries, `from_.py` FROM and joins, `select.py` one SELECT,
+`group.py` its aggregation, `subquery.py` subqueries in expressions, `scope.py` names,
 `column_names.py` names of unnamed columns, `planner/bind/binder.py` expressions.
 """
 

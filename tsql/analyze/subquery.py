@@ -44,7 +44,7 @@ _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 class Subquery:
     """A subquery that waits for its place: the right side of an Apply, and what the Apply says. `condition` is over
     columns of the query around it and `Inner` columns of the plan. `life` is set if it is a temporal relation:
-    `temporal/analyze_select.py`."""
+    `time/select.py`."""
 
     level: Level
     kind: str

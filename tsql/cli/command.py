@@ -385,7 +385,7 @@ def _calibrate(arguments: Any) -> int:
 
 
 def _bench(arguments: Any) -> int:
-    from tsql.cli.benchmarks import TPCH, benchmarks, run
+    from tsql.cli.benchmarks import MISSING, TPCH, benchmarks, folder, run
 
     if arguments.name == "tpch":
         from tsql.tpch.__main__ import main_bench
@@ -399,8 +399,10 @@ def _bench(arguments: Any) -> int:
         width = max(map(len, known), default=0)
         for name, about in known.items():
             print(f"{name:<{width}}  {about}")
+        if folder() is None:
+            print(MISSING)
         return 0
-    if arguments.name not in known:
+    if arguments.name not in known and folder() is not None:
         raise UsageError(f"there is no benchmark {arguments.name}: there are {', '.join(known)}")
     sys.stdout.flush()
     return run(arguments.name, arguments.arguments)

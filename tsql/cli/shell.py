@@ -28,7 +28,8 @@ PROMPT = "tsql> "
 CONTINUATION = " ...> "
 ALIASES = {
     "exit": ".quit", "quit": ".quit", "help": ".help", ".exit": ".quit", ".q": ".quit", ".timer": ".timing",
-    "\\q": ".quit", "\\?": ".help", "\\d": ".describe", "\\dt": ".tables", "\\i": ".read", "\\timing": ".timing", "\\c": ".open",
+    "\\q": ".quit", "\\?": ".help", "\\d": ".describe", "\\dt": ".tables", "\\i": ".read", "\\timing": ".timing",
+    "\\c": ".open",
 }  # fmt: skip
 """What people type who come from other shells."""
 _WORD = re.compile(r"\s*(exit|quit|help)\s*;?\s*", re.IGNORECASE)

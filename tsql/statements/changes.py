@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -104,9 +104,3 @@ def kept(relation: Relation) -> Relation:
     """A result that is computed now, before what it reads changes."""
     table = relation.arrow()
     return Relation(tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()))
-
-
-def as_batches(columns: Iterable[pa.Array], names: Iterable[str]) -> list[pa.RecordBatch]:
-    """One batch of these columns; none if it has no rows."""
-    batch = pa.RecordBatch.from_arrays(list(columns), list(names))
-    return [batch] if batch.num_rows else []

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from tsql.backends.io.csv.source import _Reader
 
 ERRORS = Schema.of(
-    ("scan_id", BIGINT), ("file_id", BIGINT), ("line", BIGINT), ("line_byte_position", BIGINT), ("byte_position", BIGINT), ("column_idx", BIGINT),
-    ("column_name", VARCHAR), ("error_type", VARCHAR), ("csv_line", VARCHAR), ("error_message", VARCHAR),
+    ("scan_id", BIGINT), ("file_id", BIGINT), ("line", BIGINT), ("line_byte_position", BIGINT),
+    ("byte_position", BIGINT), ("column_idx", BIGINT), ("column_name", VARCHAR), ("error_type", VARCHAR),
+    ("csv_line", VARCHAR), ("error_message", VARCHAR),
 )  # fmt: skip
 SCANS = Schema.of(
-    ("scan_id", BIGINT), ("file_id", BIGINT), ("file_path", VARCHAR), ("delimiter", VARCHAR), ("quote", VARCHAR), ("escape", VARCHAR),
-    ("newline_delimiter", VARCHAR), ("skip_rows", BIGINT), ("has_header", BOOLEAN), ("columns", VARCHAR), ("date_format", VARCHAR),
-    ("timestamp_format", VARCHAR), ("user_arguments", VARCHAR),
+    ("scan_id", BIGINT), ("file_id", BIGINT), ("file_path", VARCHAR), ("delimiter", VARCHAR), ("quote", VARCHAR),
+    ("escape", VARCHAR), ("newline_delimiter", VARCHAR), ("skip_rows", BIGINT), ("has_header", BOOLEAN),
+    ("columns", VARCHAR), ("date_format", VARCHAR), ("timestamp_format", VARCHAR), ("user_arguments", VARCHAR),
 )  # fmt: skip
 
 

@@ -35,10 +35,11 @@ from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import VARCHAR, Type, common_type
 
 OPTIONS = (
-    "header", "delim", "sep", "delimiter", "quote", "escape", "nullstr", "columns", "types", "dtypes", "names", "all_varchar", "skip",
-    "ignore_errors", "dateformat", "timestampformat", "compression", "sample_size", "union_by_name", "auto_detect", "comment", "null_padding",
-    "max_line_size", "maximum_line_size", "decimal_separator", "strict_mode", "column_names", "column_types", "encoding", "thousands",
-    "normalize_names", "store_rejects", "rejects_table", "rejects_scan", "rejects_limit",
+    "header", "delim", "sep", "delimiter", "quote", "escape", "nullstr", "columns", "types", "dtypes", "names",
+    "all_varchar", "skip", "ignore_errors", "dateformat", "timestampformat", "compression", "sample_size",
+    "union_by_name", "auto_detect", "comment", "null_padding", "max_line_size", "maximum_line_size",
+    "decimal_separator", "strict_mode", "column_names", "column_types", "encoding", "thousands", "normalize_names",
+    "store_rejects", "rejects_table", "rejects_scan", "rejects_limit",
 )  # fmt: skip
 ALIASES = {"column_names": "names", "column_types": "types", "maximum_line_size": "max_line_size"}
 BLOCK_BYTES = 1 << 21

@@ -6,7 +6,8 @@ The choice is made per column chunk, from the footer, and never depends on a que
 |---|---|---|
 | codec | none, Snappy, gzip, Zstandard | Brotli, LZ4 |
 | encoding | PLAIN, dictionary, RLE (booleans) | DELTA_.., BYTE_STREAM_SPLIT |
-| type | BOOLEAN, INT32, INT64, FLOAT, DOUBLE, BYTE_ARRAY as text or bytes, decimals of at most 18 digits in FIXED_LEN_BYTE_ARRAY | INT96, other FIXED_LEN_BYTE_ARRAY, decimals in BYTE_ARRAY |
+| type | BOOLEAN, INT32, INT64, FLOAT, DOUBLE, BYTE_ARRAY as text or bytes | INT96, other FIXED_LEN_BYTE_ARRAY |
+| decimals | of at most 18 digits in FIXED_LEN_BYTE_ARRAY | more digits, or in BYTE_ARRAY |
 | levels | none, or NULLs of the column itself, in RLE | BIT_PACKED (in files of before 2013) |
 
 Pages with headers that the decoder does not know, and chunks in other files, are left to pyarrow too.

@@ -241,7 +241,8 @@ class BlockData(Dataset):
 
 class SourceData(Dataset):
     """A file or another source that is read split by split; workers take splits in order from a shared list. `late`:
-    columns that the head of the pipeline does not look at may be read for the rows that it leaves (`late.py`)."""
+    columns that the head of the pipeline does not look at may be read for the rows that it leaves
+    (`planner/choose/late_decoding.py`)."""
 
     positioned = True
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.kernels.codegen.host_symbols import rooms
 from tsql.kernels.codegen.interp import Interpreter
+from tsql.kernels.codegen.levels import settled
 from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED, Compiled, compiler
 from tsql.kernels.codegen.memory import allocate_zeroed, free
 from tsql.kernels.codegen.promote import promoter
@@ -384,6 +385,7 @@ class Code:
             interpreter = Interpreter(program.module)
             self.call = lambda ctx, morsels, count: interpreter(program.module.main, ctx, morsels, count)
         else:
+            opt = settled(program.module, opt)
             compiled = compiler().known(program.module, FULL) if opt == TIERED else None
             self.can_improve = opt == TIERED and compiled is None
             if compiled is None:

@@ -1,4 +1,4 @@
-"""Which casts exist: asked by the binder before a query runs, and by `casts.py` to choose the family of a cast."""
+"""Which casts exist: asked by the binder before a query runs, and by `cast.py` to choose the family of a cast."""
 
 from __future__ import annotations
 

@@ -86,7 +86,9 @@ MESSAGES = {
         parse_time.OUT_OF_RANGE: 'date field value out of range: "{detail}"',
     },
     "TIME": {
-        parse_time.BAD_FORMAT: 'time field value out of range: "{detail}", expected format is ([YYYY-MM-DD ]HH:MM:SS[.MS])'
+        parse_time.BAD_FORMAT: (
+            'time field value out of range: "{detail}", expected format is ([YYYY-MM-DD ]HH:MM:SS[.MS])'
+        )
     },
     "TIMESTAMP": {
         parse_time.BAD_FORMAT: f'invalid timestamp field format: "{{detail}}", expected format is {FORMAT}',

@@ -112,8 +112,9 @@ def divided(k: PipelineKernel, a: Datum, b: Datum) -> Parts:
 
 
 UNITS = {
-    "to_millennia": (0, 12_000), "to_centuries": (0, 1200), "to_decades": (0, 120), "to_years": (0, 12), "to_quarters": (0, 3), "to_months": (0, 1),
-    "to_weeks": (1, 7), "to_days": (1, 1), "to_hours": (2, 3_600_000_000), "to_minutes": (2, 60_000_000), "to_microseconds": (2, 1),
+    "to_millennia": (0, 12_000), "to_centuries": (0, 1200), "to_decades": (0, 120), "to_years": (0, 12),
+    "to_quarters": (0, 3), "to_months": (0, 1), "to_weeks": (1, 7), "to_days": (1, 1), "to_hours": (2, 3_600_000_000),
+    "to_minutes": (2, 60_000_000), "to_microseconds": (2, 1),
 }  # fmt: skip
 """Function: the part of the interval that it sets (0 months, 1 days, 2 microseconds), and how many of those one is."""
 

@@ -1,4 +1,4 @@
-"""Checks of lifetimes inside of plans (tsql/temporal/): what no lifetime of a row may be."""
+"""Checks of lifetimes inside of plans (tsql/analyze/time/): what no lifetime of a row may be."""
 
 from __future__ import annotations
 

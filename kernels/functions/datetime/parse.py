@@ -29,9 +29,10 @@ from tsql.kernels.runtime.calendar import (
 from tsql.kernels.runtime.text.strings import str_eq
 
 NUMBERS = {
-    "Y": ("year", 4, 0, 9999), "y": ("short_year", 2, 0, 99), "m": ("month", 2, 1, 12), "d": ("day", 2, 1, 31), "H": ("hour", 2, 0, 23),
-    "I": ("hour", 2, 1, 12), "M": ("minute", 2, 0, 59), "S": ("second", 2, 0, 59), "j": ("yearday", 3, 1, 366), "w": ("weekday", 1, 0, 6),
-    "u": ("iso_weekday", 1, 1, 7), "U": ("week", 2, 0, 53), "W": ("week", 2, 0, 53), "G": ("iso_year", 4, 0, 9999), "V": ("iso_week", 2, 1, 53),
+    "Y": ("year", 4, 0, 9999), "y": ("short_year", 2, 0, 99), "m": ("month", 2, 1, 12), "d": ("day", 2, 1, 31),
+    "H": ("hour", 2, 0, 23), "I": ("hour", 2, 1, 12), "M": ("minute", 2, 0, 59), "S": ("second", 2, 0, 59),
+    "j": ("yearday", 3, 1, 366), "w": ("weekday", 1, 0, 6), "u": ("iso_weekday", 1, 1, 7), "U": ("week", 2, 0, 53),
+    "W": ("week", 2, 0, 53), "G": ("iso_year", 4, 0, 9999), "V": ("iso_week", 2, 1, 53),
 }  # fmt: skip
 """Specifier: (field, most digits, least and largest value)."""
 FRACTIONS = {"f": 6, "g": 3, "n": 9}

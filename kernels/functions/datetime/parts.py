@@ -28,7 +28,8 @@ from tsql.kernels.runtime.calendar import (
 )  # fmt: skip
 
 PARTS = {
-    **{name: part for part in ("year", "month", "day", "hour", "minute", "second", "week", "quarter", "decade", "millisecond", "microsecond") for name in (part, part + "s")},
+    **{name: part for part in ("year", "month", "day", "hour", "minute", "second", "week", "quarter", "decade",
+                               "millisecond", "microsecond") for name in (part, part + "s")},
     **dict.fromkeys(("y", "yr", "yrs"), "year"),
     **dict.fromkeys(("mon", "mons"), "month"),
     **dict.fromkeys(("d", "dayofmonth"), "day"),
@@ -43,7 +44,8 @@ PARTS = {
     **dict.fromkeys(("doy", "dayofyear"), "doy"),
     **dict.fromkeys(("century", "centuries", "cent", "c"), "century"),
     **dict.fromkeys(("millennium", "millennia", "mil", "millenniums"), "millennium"),
-    **{part: part for part in ("isodow", "isoyear", "yearweek", "epoch", "era", "julian", "timezone", "timezone_hour", "timezone_minute")},
+    **{part: part for part in ("isodow", "isoyear", "yearweek", "epoch", "era", "julian", "timezone", "timezone_hour",
+                               "timezone_minute")},
 }  # fmt: skip
 """Spellings of date parts (in lower case) and the name of each here."""
 
@@ -365,10 +367,12 @@ for _type, _example in (
 
 
 SHORTCUTS = {
-    "year": "year", "month": "month", "day": "day", "dayofmonth": "day", "decade": "decade", "century": "century", "millennium": "millennium",
-    "quarter": "quarter", "week": "week", "weekofyear": "week", "isoyear": "isoyear", "yearweek": "yearweek", "dayofweek": "dow", "weekday": "dow",
-    "isodow": "isodow", "dayofyear": "doy", "era": "era", "hour": "hour", "minute": "minute", "second": "second", "millisecond": "millisecond",
-    "microsecond": "microsecond", "epoch": "epoch", "julian": "julian", "timezone": "timezone", "timezone_hour": "timezone_hour", "timezone_minute": "timezone_minute",
+    "year": "year", "month": "month", "day": "day", "dayofmonth": "day", "decade": "decade", "century": "century",
+    "millennium": "millennium", "quarter": "quarter", "week": "week", "weekofyear": "week", "isoyear": "isoyear",
+    "yearweek": "yearweek", "dayofweek": "dow", "weekday": "dow", "isodow": "isodow", "dayofyear": "doy", "era": "era",
+    "hour": "hour", "minute": "minute", "second": "second", "millisecond": "millisecond", "microsecond": "microsecond",
+    "epoch": "epoch", "julian": "julian", "timezone": "timezone", "timezone_hour": "timezone_hour",
+    "timezone_minute": "timezone_minute",
 }  # fmt: skip
 """Functions of one argument and the part that each gives."""
 

@@ -132,7 +132,8 @@ def check_range(k: PipelineKernel, value: Val, what: str) -> None:
 
 @function(
     "substr", "substring", args=(VARCHAR, BIGINT, BIGINT), returns=VARCHAR, lazy=True, can_fail=True,
-    examples=(("substr('Hello', 2, 3)", "ell"), ("substr('Hello', -4, 2)", "el"), ("substr('Hello', 0, 2)", "H"), ("substr('Hello', 4, -2)", "el"), ("substring('🦆ab', 2, 1)", "a")),
+    examples=(("substr('Hello', 2, 3)", "ell"), ("substr('Hello', -4, 2)", "el"), ("substr('Hello', 0, 2)", "H"),
+              ("substr('Hello', 4, -2)", "el"), ("substring('🦆ab', 2, 1)", "a")),
 )  # fmt: skip
 def substring(k: PipelineKernel, s: Datum, offset: Datum, length: Datum) -> Text:
     """`length` characters from the 1-based `offset` on; a negative offset counts from the end, a negative length goes
@@ -273,7 +274,8 @@ def concat(k: PipelineKernel, *args: Datum) -> Text:
 
 @function(
     "concat_ws", args=(VARCHAR, VARCHAR, VARCHAR), variadic=True, returns=VARCHAR, nulls="custom",
-    examples=(("concat_ws(', ', 'Banana', NULL, 'Melon')", "Banana, Melon"), ("concat_ws(NULL, 'a')", None), ("concat_ws(',', NULL)", ""), ("concat_ws(',', '', '')", ",")),
+    examples=(("concat_ws(', ', 'Banana', NULL, 'Melon')", "Banana, Melon"), ("concat_ws(NULL, 'a')", None),
+              ("concat_ws(',', NULL)", ""), ("concat_ws(',', '', '')", ",")),
 )  # fmt: skip
 def concat_ws(k: PipelineKernel, separator: Datum, *args: Datum) -> Datum:
     """The arguments that are not NULL with the separator between them; NULL only if the separator is."""

@@ -18,10 +18,12 @@ from tsql.kernels.expr.types import VARCHAR
 from tsql.kernels.functions.registry import function
 
 _BRACES = re.compile(
-    r"(?:(?P<fill>[^{}])?(?P<align>[<>^=]))?(?:(?P<sign>[-+ ])|(?P<group>[,_']))?(?P<form>#)?(?P<zero>0)?(?P<width>\d*)(?:\.(?P<precision>\d+))?(?P<kind>[^\d.])?"
+    r"(?:(?P<fill>[^{}])?(?P<align>[<>^=]))?(?:(?P<sign>[-+ ])|(?P<group>[,_']))?(?P<form>#)?(?P<zero>0)?"
+    r"(?P<width>\d*)(?:\.(?P<precision>\d+))?(?P<kind>[^\d.])?"
 )
 _PRINTF = re.compile(
-    r"%(?:(?P<place>\d+)\$)?(?P<flags>[-+ #0,_']*)(?P<width>\d*)(?P<dot>\.(?P<precision>\d*))?(?P<size>hh|h|ll|l|j|z|t|L)?(?P<kind>[^\d.])|%(?P<bare>$)",
+    r"%(?:(?P<place>\d+)\$)?(?P<flags>[-+ #0,_']*)(?P<width>\d*)(?P<dot>\.(?P<precision>\d*))?"
+    r"(?P<size>hh|h|ll|l|j|z|t|L)?(?P<kind>[^\d.])|%(?P<bare>$)",
     re.DOTALL,
 )
 _FIELD = re.compile(r"\{(\d*)(?::([^{}]*))?\}")

@@ -181,7 +181,8 @@ def replaced(array: pa.Array, flags: str, pattern: str, replacement: str, every:
 
 @function(
     "regexp_replace", args=(VARCHAR, VARCHAR, VARCHAR), returns=VARCHAR, host=True,
-    examples=(("regexp_replace('hello', '[lo]', '-')", "he-lo"), (r"regexp_replace('hello', '(l+)', '<\1>')", "he<ll>o")),
+    examples=(("regexp_replace('hello', '[lo]', '-')", "he-lo"),
+              (r"regexp_replace('hello', '(l+)', '<\1>')", "he<ll>o")),
 )  # fmt: skip
 def regexp_replace(strings: Values, pattern: Values, replacement: Values, options: pa.Scalar | None = None) -> Values:
     """The first match (all with option g) becomes the replacement, in which \\0 is the match and \\1 .. \\9 its
@@ -203,7 +204,8 @@ def regexp_replace(strings: Values, pattern: Values, replacement: Values, option
 
 
 function(
-    "regexp_replace", args=(VARCHAR, VARCHAR, VARCHAR, VARCHAR), returns=VARCHAR, host=True, constant=(3,), examples=(("regexp_replace('HELLO', 'l', '-', 'gi')", "HE--O"),),
+    "regexp_replace", args=(VARCHAR, VARCHAR, VARCHAR, VARCHAR), returns=VARCHAR, host=True, constant=(3,),
+    examples=(("regexp_replace('HELLO', 'l', '-', 'gi')", "HE--O"),),
 )(regexp_replace)  # fmt: skip
 
 _GROUP = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\(\?P?<\w+>|\(\?|\(", re.DOTALL)
@@ -230,7 +232,8 @@ def only_group(pattern: str, index: int) -> str | None:
 
 @function(
     "regexp_extract", args=(VARCHAR, VARCHAR, INTEGER), returns=VARCHAR, host=True, constant=(2,),
-    examples=(("regexp_extract('hello_world', '([a-z ]+)_?', 1)", "hello"), ("regexp_extract('abc', 'x', 0)", ""), ("regexp_extract('abc', '(b)(x)?', 2)", "")),
+    examples=(("regexp_extract('hello_world', '([a-z ]+)_?', 1)", "hello"), ("regexp_extract('abc', 'x', 0)", ""),
+              ("regexp_extract('abc', '(b)(x)?', 2)", "")),
 )  # fmt: skip
 def regexp_extract(
     strings: Values, pattern: Values, group: pa.Scalar | None = None, options: pa.Scalar | None = None
@@ -278,7 +281,8 @@ def regexp_extract_with_options(strings: Values, pattern: Values, options: pa.Sc
 
 
 function(
-    "regexp_extract", args=(VARCHAR, VARCHAR, INTEGER, VARCHAR), returns=VARCHAR, host=True, constant=(2, 3), examples=(("regexp_extract('ABC', '(b)', 1, 'i')", "B"),),
+    "regexp_extract", args=(VARCHAR, VARCHAR, INTEGER, VARCHAR), returns=VARCHAR, host=True, constant=(2, 3),
+    examples=(("regexp_extract('ABC', '(b)', 1, 'i')", "B"),),
 )(regexp_extract)  # fmt: skip
 
 

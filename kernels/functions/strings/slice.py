@@ -15,7 +15,8 @@ from tsql.kernels.runtime.text.utf8 import pack, sliced, utf8_length, utf8_skip,
 
 @function(
     "array_extract", "list_extract", "list_element", args=(VARCHAR, BIGINT), returns=VARCHAR, lazy=True, can_fail=True,
-    examples=(("array_extract('hello', 2)", "e"), ("'hello'[-1]", "o"), ("'hello'[0]", ""), ("'héllo'[2]", "é"), ("'a'[NULL]", None)),
+    examples=(("array_extract('hello', 2)", "e"), ("'hello'[-1]", "o"), ("'hello'[0]", ""), ("'héllo'[2]", "é"),
+              ("'a'[NULL]", None)),
 )  # fmt: skip
 def array_extract(k: PipelineKernel, s: Datum, index: Datum) -> Text:
     """One character, counted from 1, or from the end if negative; empty if there is none."""

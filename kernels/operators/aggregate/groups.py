@@ -35,7 +35,7 @@ from tsql.kernels.emit.keys import KeyField, KeyLayout
 from tsql.kernels.emit.pipeline import Sink
 from tsql.kernels.emit.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.expr.nodes import Aggregate, Call, Expr, Literal
-from tsql.kernels.expr.types import BIGINT, Type
+from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.operators.aggregate.waiting_rows import Taken, Waiting
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 
@@ -180,17 +180,6 @@ class Grouping:
     def init(self, k: PipelineKernel, entry: Val) -> None:
         for item in self.updated:
             item.body.init(k, self.state(k, item, entry))
-
-    def outputs(self) -> list[tuple[str, Type]]:
-        """Names and types of what the scan of the groups gives."""
-        columns = [(name, e.type) for name, e in self.keys]
-        for name, call in self.calls:
-            if self.exports:
-                types = plain_body(call).exported()
-                columns += list(zip(state_names(name, len(types)), types, strict=True))
-            else:
-                columns.append((name, call.type))
-        return columns
 
 
 def update(

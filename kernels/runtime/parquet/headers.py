@@ -152,8 +152,10 @@ def scan_pages(
         with k.when(count.ugt((1 << 31) - 1) | encoding.ugt(62) | (levels.ugt(62) & ~is_second)):
             k.ret(k.i64(BROKEN_HEADER))
         fields = {
-            KIND: kind, START: bytes_until(chunk, start), STORED_BYTES: stored, BYTES: plain, CHECKSUM: word(k, table, 4), VALUES: count, ENCODING: encoding,
-            LEVELS: levels, REPEATS: k.select(is_second, word(k, inner, 6), word(k, inner, 4)), PACKED_VALUES: k.select(is_second, word(k, inner, 7), k.i64(1)),
+            KIND: kind, START: bytes_until(chunk, start), STORED_BYTES: stored, BYTES: plain,
+            CHECKSUM: word(k, table, 4), VALUES: count, ENCODING: encoding, LEVELS: levels,
+            REPEATS: k.select(is_second, word(k, inner, 6), word(k, inner, 4)),
+            PACKED_VALUES: k.select(is_second, word(k, inner, 7), k.i64(1)),
         }  # fmt: skip
         page = k.element("i64", pages, found * PAGE_WORDS)
         for number, value in fields.items():

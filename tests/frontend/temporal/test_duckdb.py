@@ -16,13 +16,17 @@ DAY = dt.datetime(2020, 1, 1)
 PERIODS = {"rates": ("vs", "ve")}
 TABLES = """
 CREATE TABLE bids AS SELECT * FROM (VALUES
-  (1, 'a', TIMESTAMP '2020-01-01 00:00:00'), (2, 'a', TIMESTAMP '2020-01-01 00:04:59'), (3, 'b', TIMESTAMP '2020-01-01 00:05:00'),
+  (1, 'a', TIMESTAMP '2020-01-01 00:00:00'), (2, 'a', TIMESTAMP '2020-01-01 00:04:59'),
+  (3, 'b', TIMESTAMP '2020-01-01 00:05:00'),
   (4, 'a', TIMESTAMP '2020-01-01 00:12:00'), (5, 'b', NULL)) t(id, k, ts);
-CREATE TABLE old AS SELECT * FROM (VALUES (1, TIMESTAMP '1969-12-31 23:59:59'), (2, TIMESTAMP '1969-12-31 23:00:00')) t(id, ts);
+CREATE TABLE old AS SELECT * FROM (VALUES (1, TIMESTAMP '1969-12-31 23:59:59'), (2, TIMESTAMP '1969-12-31 23:00:00'))
+  t(id, ts);
 CREATE TABLE rates AS SELECT * FROM (VALUES
-  ('x', 1, TIMESTAMP '2020-01-01', TIMESTAMP '2020-01-02'), ('x', 2, TIMESTAMP '2020-01-02', NULL), ('y', 3, TIMESTAMP '2020-01-01', NULL)) t(cur, rate, vs, ve);
+  ('x', 1, TIMESTAMP '2020-01-01', TIMESTAMP '2020-01-02'), ('x', 2, TIMESTAMP '2020-01-02', NULL),
+  ('y', 3, TIMESTAMP '2020-01-01', NULL)) t(cur, rate, vs, ve);
 CREATE TABLE orders AS SELECT * FROM (VALUES
-  (1, 'x', TIMESTAMP '2020-01-01 12:00:00'), (2, 'x', TIMESTAMP '2020-01-02'), (3, 'x', TIMESTAMP '2019-12-31'), (4, 'z', TIMESTAMP '2020-01-03')) t(id, cur, ts);
+  (1, 'x', TIMESTAMP '2020-01-01 12:00:00'), (2, 'x', TIMESTAMP '2020-01-02'), (3, 'x', TIMESTAMP '2019-12-31'),
+  (4, 'z', TIMESTAMP '2020-01-03')) t(id, cur, ts);
 CREATE TABLE ties AS SELECT * FROM (VALUES (1, 3), (2, 1), (3, 1), (4, 2), (5, 9)) t(id, n);
 """
 
@@ -44,7 +48,8 @@ def at(minutes, seconds=0, micros=0):
 
 
 def test_tumble(duck):
-    assert rows(duck, "SELECT id, window_start, window_end FROM TUMBLE(bids, ts, INTERVAL '5 minutes') ORDER BY id") == [
+    assert rows(duck,
+                "SELECT id, window_start, window_end FROM TUMBLE(bids, ts, INTERVAL '5 minutes') ORDER BY id") == [
         (1, at(0), at(5)), (2, at(0), at(5)), (3, at(5), at(10)), (4, at(10), at(15)),
     ]  # fmt: skip
 
@@ -63,7 +68,9 @@ def test_tumble_adds_its_columns_at_the_end_and_keeps_the_name(duck):
 
 
 def test_tumble_with_an_offset(duck):
-    assert rows(duck, ("SELECT id, window_start FROM TUMBLE(bids, ts, INTERVAL '5 minutes', offset => INTERVAL '1 minute') " "ORDER BY id")) == [
+    assert rows(duck,
+                ("SELECT id, window_start FROM TUMBLE(bids, ts, INTERVAL '5 minutes', offset => INTERVAL '1 minute') "
+                 "ORDER BY id")) == [
         (1, at(-4)), (2, at(1)), (3, at(1)), (4, at(11)),
     ]  # fmt: skip
 
@@ -77,7 +84,9 @@ def test_windows_are_aligned_to_the_epoch(duck):
 
 
 def test_hop(duck):
-    assert rows(duck, ("SELECT id, window_start, window_end FROM HOP(bids, ts, slide => INTERVAL '2 minutes', size => " "INTERVAL '5 minutes') ORDER BY ALL")) == [
+    assert rows(duck,
+                ("SELECT id, window_start, window_end FROM HOP(bids, ts, slide => INTERVAL '2 minutes', "
+                 "size => INTERVAL '5 minutes') ORDER BY ALL")) == [
         (1, at(-4), at(1)), (1, at(-2), at(3)), (1, at(0), at(5)),
         (2, at(0), at(5)), (2, at(2), at(7)), (2, at(4), at(9)),
         (3, at(2), at(7)), (3, at(4), at(9)),
@@ -92,7 +101,9 @@ def test_hop_with_gaps(duck):
 
 
 def test_cumulate(duck):
-    assert rows(duck, ("SELECT id, window_start, window_end FROM CUMULATE(bids, ts, INTERVAL '2 minutes', INTERVAL '6 " "minutes') ORDER BY ALL")) == [
+    assert rows(duck,
+                ("SELECT id, window_start, window_end FROM CUMULATE(bids, ts, INTERVAL '2 minutes', "
+                 "INTERVAL '6 minutes') ORDER BY ALL")) == [
         (1, at(0), at(2)), (1, at(0), at(4)), (1, at(0), at(6)), (2, at(0), at(6)), (3, at(0), at(6)),
         (4, at(12), at(14)), (4, at(12), at(16)), (4, at(12), at(18)),
     ]  # fmt: skip
@@ -114,13 +125,16 @@ def test_session_of_a_key(duck):
 
 
 def test_session_of_all_rows(duck):
-    assert rows(duck, "SELECT id, window_start, window_end FROM SESSION(bids, ts, INTERVAL '5 minutes') ORDER BY id") == [
+    assert rows(duck,
+                "SELECT id, window_start, window_end FROM SESSION(bids, ts, INTERVAL '5 minutes') ORDER BY id") == [
         (1, at(0), at(10)), (2, at(0), at(10)), (3, at(0), at(10)), (4, at(12), at(17)),
     ]  # fmt: skip
 
 
 def test_count_windows_of_a_key(duck):
-    assert rows(duck, ("SELECT id, window_start, window_end, window_id FROM TUMBLE(bids PARTITION BY k, ts, rows => 2) " "ORDER BY id")) == [
+    assert rows(duck,
+                ("SELECT id, window_start, window_end, window_id FROM TUMBLE(bids PARTITION BY k, ts, rows => 2) "
+                 "ORDER BY id")) == [
         (1, at(0), at(4, 59, 1), 0), (2, at(0), at(4, 59, 1), 0),
     ]  # fmt: skip
 
@@ -150,10 +164,13 @@ def test_a_window_function_over_another_replaces_its_columns(duck):
 
 
 def test_lifetimes_are_added_columns(duck):
-    assert rows(duck, ("SELECT id FROM LIFETIME(bids, start => ts, duration => INTERVAL '1 minute' * id) WHERE k = 'a' " "ORDER BY id")) == [
+    assert rows(duck,
+                ("SELECT id FROM LIFETIME(bids, start => ts, duration => INTERVAL '1 minute' * id) WHERE k = 'a' "
+                 "ORDER BY id")) == [
         (1, at(0), at(1)), (2, at(4, 59), at(6, 59)), (4, at(12), at(16)),
     ]  # fmt: skip
-    assert rows(duck, "SELECT rate, valid_to FROM LIFETIME(rates, start => vs, end => ve) WHERE cur = 'x' ORDER BY rate") == [
+    assert rows(duck,
+                "SELECT rate, valid_to FROM LIFETIME(rates, start => vs, end => ve) WHERE cur = 'x' ORDER BY rate") == [
         (1, dt.datetime(2020, 1, 2), DAY), (2, None, dt.datetime(2020, 1, 2)),
     ]  # fmt: skip
     assert rows(duck, "SELECT rate FROM LIFETIME(rates) ORDER BY rate LIMIT 1") == [(1, DAY, dt.datetime(2020, 1, 2))]
@@ -170,7 +187,9 @@ def test_lifetimes_moved_and_cut(duck):
         (3, at(5), at(6))
     ]
     assert rows(duck, f"SELECT id FROM POINT_AT_END({inner}) WHERE id = 3") == [(3, at(7), at(7, 0, 1))]
-    assert rows(duck, ("SELECT id FROM CHOP(SLIDE(bids, ts, INTERVAL '5 minutes'), INTERVAL '3 minutes') WHERE id = 3 ORDER " "BY 2")) == [
+    assert rows(duck,
+                ("SELECT id FROM CHOP(SLIDE(bids, ts, INTERVAL '5 minutes'), INTERVAL '3 minutes') WHERE id = 3 "
+                 "ORDER BY 2")) == [
         (3, at(5), at(6)), (3, at(6), at(9)), (3, at(9), at(10)),
     ]  # fmt: skip
 
@@ -247,22 +266,29 @@ def test_when_results_leave_is_no_part_of_the_text():
         ("CREATE STREAM s WITH (path = 'x')", "a stream whose columns are those of its files"),
         ("SELECT * FROM SESSION(t, ts, INTERVAL '1 hour', max_size => INTERVAL '1 day')", "SESSION with max_size"),
         ("SELECT * FROM HOP(t, ts, $slide, INTERVAL '1 day')", "HOP with a size or slide that is no literal"),
-        ("SELECT * FROM TUMBLE(t, ts, INTERVAL '1 day', timezone => 'Europe/Rome')", "windows in the time zone Europe/Rome"),
+        ("SELECT * FROM TUMBLE(t, ts, INTERVAL '1 day', timezone => 'Europe/Rome')",
+         "windows in the time zone Europe/Rome"),
         ("SELECT * FROM TUMBLE(LIFETIME(t, start => ts), ts, INTERVAL '1 day')", "TUMBLE of a temporal relation"),
         ("SELECT count(*) FROM LIFETIME(t, start => ts)", "LIFETIME in a query that is evaluated per snapshot"),
         ("SELECT a FROM LIFETIME(t, start => ts) GROUP BY a", "LIFETIME in a query that is evaluated per snapshot"),
         ("SELECT DISTINCT a FROM SLIDE(t, ts, INTERVAL '1 day')", "SLIDE in a query that is evaluated per snapshot"),
-        ("SELECT * FROM LIFETIME(t, start => ts) a JOIN b ON a.k = b.k", "LIFETIME in a query that is evaluated per snapshot"),
-        ("SELECT * FROM b JOIN LIFETIME(t, start => ts) a ON a.k = b.k", "LIFETIME in a query that is evaluated per snapshot"),
-        ("SELECT count(*) FROM (SELECT * FROM LIFETIME(t, start => ts))", "LIFETIME in a query that is evaluated per snapshot"),
+        ("SELECT * FROM LIFETIME(t, start => ts) a JOIN b ON a.k = b.k",
+         "LIFETIME in a query that is evaluated per snapshot"),
+        ("SELECT * FROM b JOIN LIFETIME(t, start => ts) a ON a.k = b.k",
+         "LIFETIME in a query that is evaluated per snapshot"),
+        ("SELECT count(*) FROM (SELECT * FROM LIFETIME(t, start => ts))",
+         "LIFETIME in a query that is evaluated per snapshot"),
         ("SELECT a FROM LIFETIME(t, start => ts) UNION SELECT 1", "LIFETIME in a query that is evaluated per snapshot"),
-        ("SELECT a FROM LIFETIME(t, start => ts) WHERE a IN (SELECT 1)", "LIFETIME in a query that is evaluated per snapshot"),
+        ("SELECT a FROM LIFETIME(t, start => ts) WHERE a IN (SELECT 1)",
+         "LIFETIME in a query that is evaluated per snapshot"),
         ("SELECT a FROM STITCH(LIFETIME(t, start => ts))", "STITCH"),
         ("SELECT a FROM QUANTIZE(LIFETIME(t, start => ts), INTERVAL '1 day')", "QUANTIZE"),
         ("SELECT a FROM SHIFT(t, INTERVAL '1 day')", "SHIFT of a relation that is not made by LIFETIME or SLIDE"),
         ("SELECT a FROM LIFETIME(t)", "LIFETIME without start"),
-        ("SELECT * FROM o JOIN t FOR VALID_TIME AS OF o.ts ON TRUE", 'FOR VALID_TIME AS OF: the period of "t" is not known'),
-        ("SELECT * FROM a ASOF JOIN b USING (k, ts) TOLERANCE INTERVAL '1 second'", "ASOF JOIN .. USING with TOLERANCE"),
+        ("SELECT * FROM o JOIN t FOR VALID_TIME AS OF o.ts ON TRUE",
+         'FOR VALID_TIME AS OF: the period of "t" is not known'),
+        ("SELECT * FROM a ASOF JOIN b USING (k, ts) TOLERANCE INTERVAL '1 second'",
+         "ASOF JOIN .. USING with TOLERANCE"),
         ("SELECT * FROM a ASOF JOIN b ON ts >= b.ts TOLERANCE INTERVAL '1 second'", "ASOF JOIN with TOLERANCE unless"),
     ],
 )  # fmt: skip

@@ -93,9 +93,12 @@ def test_statements_without_time_are_not_searched():
 @pytest.mark.parametrize(
     ("text", "value", "column", "message"),
     [
-        ("SELECT * FROM EXTEND(LIFETIME(bids, ts, INTERVAL '1 minute'), $1)", dt.timedelta(seconds=-20), 63, "by of EXTEND cannot be negative"),
-        ("SELECT * FROM EXTEND(LIFETIME(bids, ts, INTERVAL '1 minute'), $1)", "-20 seconds", 63, "by of EXTEND cannot be negative"),
-        ("SELECT * FROM CLIP(LIFETIME(bids, ts), $1)", dt.timedelta(seconds=-2), 40, "duration of CLIP must be more than zero"),
+        ("SELECT * FROM EXTEND(LIFETIME(bids, ts, INTERVAL '1 minute'), $1)", dt.timedelta(seconds=-20), 63,
+         "by of EXTEND cannot be negative"),
+        ("SELECT * FROM EXTEND(LIFETIME(bids, ts, INTERVAL '1 minute'), $1)", "-20 seconds", 63,
+         "by of EXTEND cannot be negative"),
+        ("SELECT * FROM CLIP(LIFETIME(bids, ts), $1)", dt.timedelta(seconds=-2), 40,
+         "duration of CLIP must be more than zero"),
         ("SELECT * FROM CLIP(LIFETIME(bids, ts), to_seconds($1))", -2, 40, "duration of CLIP must be more than zero"),
         ("SELECT * FROM LIFETIME(bids, ts, $1)", dt.timedelta(0), 34, "duration of LIFETIME must be more than zero"),
         ("SELECT * FROM SLIDE(bids, ts, $1)", dt.timedelta(days=-1), 31, "size of SLIDE must be more than zero"),

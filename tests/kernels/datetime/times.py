@@ -10,7 +10,9 @@ import pyarrow as pa
 ROWS = 60
 DAY_US = 86_400_000_000
 EPOCH = date(1970, 1, 1)
-SPECIAL_DATES = ("2000-01-01", "2000-01-03", "1999-12-31", "2000-02-29", "1900-02-28", "2020-12-31", "2021-01-01", "2021-01-03", "2021-01-04", "1970-01-01", "1969-12-31", "0001-01-01", "9999-12-31", "2024-01-31", "2024-03-31")  # fmt: skip
+SPECIAL_DATES = ("2000-01-01", "2000-01-03", "1999-12-31", "2000-02-29", "1900-02-28", "2020-12-31", "2021-01-01",
+                 "2021-01-03", "2021-01-04", "1970-01-01", "1969-12-31", "0001-01-01", "9999-12-31", "2024-01-31",
+                 "2024-03-31")  # fmt: skip
 
 
 def make_times(seed: int = 11, rows: int = ROWS) -> pa.Table:
@@ -43,12 +45,18 @@ def make_times(seed: int = 11, rows: int = ROWS) -> pa.Table:
     moments = [s * DAY_US + rng.choice([0, DAY_US - 1, 12 * 3_600_000_000 + 1]) for s in special]
     return pa.table(
         {
-            "d": pa.array(column(days, special), pa.int32()).cast(pa.date32()), "e": pa.array(column(days, special[::-1]), pa.int32()).cast(pa.date32()),
-            "ts": pa.array(column(micros, moments), pa.int64()).cast(pa.timestamp("us")), "us": pa.array(column(micros, moments[::-1]), pa.int64()).cast(pa.timestamp("us")),
-            "tz": pa.array(column(micros, moments), pa.int64()).cast(pa.timestamp("us", "UTC")), "uz": pa.array(column(micros), pa.int64()).cast(pa.timestamp("us", "UTC")),
-            "tm": pa.array(column(clock), pa.int64()).cast(pa.time64("us")), "un": pa.array(column(clock), pa.int64()).cast(pa.time64("us")),
-            "iv": pa.array(column(interval), pa.month_day_nano_interval()), "iw": pa.array(column(interval), pa.month_day_nano_interval()),
-            "n": pa.array(column(lambda: rng.randint(-5000, 5000)), pa.int32()), "x": pa.array(column(lambda: rng.choice([rng.uniform(-3, 3), 0.5, 1.1, -2.0])), pa.float64()),
+            "d": pa.array(column(days, special), pa.int32()).cast(pa.date32()),
+            "e": pa.array(column(days, special[::-1]), pa.int32()).cast(pa.date32()),
+            "ts": pa.array(column(micros, moments), pa.int64()).cast(pa.timestamp("us")),
+            "us": pa.array(column(micros, moments[::-1]), pa.int64()).cast(pa.timestamp("us")),
+            "tz": pa.array(column(micros, moments), pa.int64()).cast(pa.timestamp("us", "UTC")),
+            "uz": pa.array(column(micros), pa.int64()).cast(pa.timestamp("us", "UTC")),
+            "tm": pa.array(column(clock), pa.int64()).cast(pa.time64("us")),
+            "un": pa.array(column(clock), pa.int64()).cast(pa.time64("us")),
+            "iv": pa.array(column(interval), pa.month_day_nano_interval()),
+            "iw": pa.array(column(interval), pa.month_day_nano_interval()),
+            "n": pa.array(column(lambda: rng.randint(-5000, 5000)), pa.int32()),
+            "x": pa.array(column(lambda: rng.choice([rng.uniform(-3, 3), 0.5, 1.1, -2.0])), pa.float64()),
         }
     )  # fmt: skip
 

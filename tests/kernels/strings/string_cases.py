@@ -17,10 +17,11 @@ from tsql.kernels.expr.types import VARCHAR, from_arrow
 from tsql.kernels.functions.registry import SCALARS
 
 NASTY = [
-    None, "", " ", "a", "A", "ab", "abc", "aaa", "aXbXc", "Hello, World", "hello", "  padded  ", "\ttab\n", "a,b,,c,", ",", ",,",
-    "é", "éa", "aé", "ÀÉÎ", "straße", "ẞ", "İıIi", "ŉ", "ǅ", "日本語", "語", "🦆", "🦆a🦆", "a🦆b", "\u00a0nbsp\u3000", "e\u0301", "xe\u0301y", "\u0301",
-    "a\u200db", "ΑΣΣ", "Ⱥⱥɐ", "𐐀𐐨", "a%b_c", "100%", "_", "%", "a\\b", "a\0b", "\0", "a longer string of more than sixteen bytes",
-    "éléphant ça va très bien aujourd'hui", "x" * 40, "日本語日本語日本語日本語", "abababababababababababab",
+    None, "", " ", "a", "A", "ab", "abc", "aaa", "aXbXc", "Hello, World", "hello", "  padded  ", "\ttab\n", "a,b,,c,",
+    ",", ",,", "é", "éa", "aé", "ÀÉÎ", "straße", "ẞ", "İıIi", "ŉ", "ǅ", "日本語", "語", "🦆", "🦆a🦆", "a🦆b",
+    "\u00a0nbsp\u3000", "e\u0301", "xe\u0301y", "\u0301", "a\u200db", "ΑΣΣ", "Ⱥⱥɐ", "𐐀𐐨", "a%b_c", "100%", "_", "%",
+    "a\\b", "a\0b", "\0", "a longer string of more than sixteen bytes", "éléphant ça va très bien aujourd'hui",
+    "x" * 40, "日本語日本語日本語日本語", "abababababababababababab",
 ]  # fmt: skip
 
 NUMBERS = [None, 0, 1, -1, 2, -2, 3, -3, 4, 5, -5, 7, 16, -17, 40, 100, -100]

@@ -74,8 +74,10 @@ def test_hex_of_numbers() -> None:
 @pytest.mark.parametrize("interpret", [False, True])
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("unhex", text("12x4")), ("unhex", text("g1")), ("from_base64", text("YQ=")), ("from_base64", text("YQ*=")), ("from_base64", text("====")), ("from_base64", text("Y===")),
-     *(("decode", Literal(b, BLOB)) for b in (b"\xff", b"a\x80", b"\xc3", b"\xe2\x82", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe0\x80\x80"))],
+    [("unhex", text("12x4")), ("unhex", text("g1")), ("from_base64", text("YQ=")), ("from_base64", text("YQ*=")),
+     ("from_base64", text("====")), ("from_base64", text("Y===")),
+     *(("decode", Literal(b, BLOB)) for b in (b"\xff", b"a\x80", b"\xc3", b"\xe2\x82", b"\xc0\x80", b"\xed\xa0\x80",
+                                              b"\xf4\x90\x80\x80", b"\xe0\x80\x80"))],
 )  # fmt: skip
 def test_failures(name: str, value: Literal, interpret: bool) -> None:
     sql = f"'{value.value}'" if value.type == VARCHAR else "'" + "".join(f"\\x{b:02X}" for b in value.value) + "'::BLOB"

@@ -23,9 +23,10 @@ from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.functions.strings.like import like_pieces
 
 PATTERNS = [
-    "", "%", "%%", "_", "__", "%_", "_%", "a", "abc", "a%", "%c", "a%c", "%b%", "%b%c%", "a%b%c", "%a%a%a%", "%aa%a", "é", "%é%", "_é", "é_", "%🦆", "🦆%🦆",
-    "a_b", "%_b%", "%,%", "hello", "hell_", "%\\%", "100%", "%語%語%", "a\0b", "%\0%", "A%", "%É%", "%more than%bytes", "a longer%", "%x%x%x%", "x%x", "abab%abab",
-    "%e\u0301%", "straße", "STRASSE", "i%", "%ΣΣ",
+    "", "%", "%%", "_", "__", "%_", "_%", "a", "abc", "a%", "%c", "a%c", "%b%", "%b%c%", "a%b%c", "%a%a%a%", "%aa%a",
+    "é", "%é%", "_é", "é_", "%🦆", "🦆%🦆", "a_b", "%_b%", "%,%", "hello", "hell_", "%\\%", "100%", "%語%語%", "a\0b",
+    "%\0%", "A%", "%É%", "%more than%bytes", "a longer%", "%x%x%x%", "x%x", "abab%abab", "%e\u0301%", "straße",
+    "STRASSE", "i%", "%ΣΣ",
 ]  # fmt: skip
 
 

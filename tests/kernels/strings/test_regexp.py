@@ -28,8 +28,9 @@ STRINGS = [
     "aaa bbb aaa",
 ]
 PATTERNS = [
-    "", "a", "^a", "a$", "a*", "(a)(b)?", "[a-z]+", "(an)*", r"\d+", r"(\d+)-(\d+)-(\d+)", ".", "..", "é", "[é語]", r"\bw", r"l\B", r"\w+$", "a|b", "(?i)HELLO",
-    r"\.", r"\Qa+b\E", "[(]x[)]", "[]a]", "[[:alpha:]]+", "(?P<year>\\d{4})-(?:\\d+)-(\\d+)", "(a(b)(c))", "a.b", "^$", r"\pL+", "(l+)(o)",
+    "", "a", "^a", "a$", "a*", "(a)(b)?", "[a-z]+", "(an)*", r"\d+", r"(\d+)-(\d+)-(\d+)", ".", "..", "é", "[é語]",
+    r"\bw", r"l\B", r"\w+$", "a|b", "(?i)HELLO", r"\.", r"\Qa+b\E", "[(]x[)]", "[]a]", "[[:alpha:]]+",
+    "(?P<year>\\d{4})-(?:\\d+)-(\\d+)", "(a(b)(c))", "a.b", "^$", r"\pL+", "(l+)(o)",
 ]  # fmt: skip
 
 
@@ -118,9 +119,11 @@ def test_constants_and_nulls() -> None:
 @pytest.mark.parametrize(
     ("name", "rest"),
     [
-        ("regexp_matches", ("(",)), ("regexp_matches", ("a)(b",)), ("regexp_full_match", ("a)(b",)), ("regexp_matches", ("[a",)),
-        ("regexp_matches", ("*",)), ("regexp_matches", ("a", "q")), ("regexp_matches", ("a", "g")), ("regexp_extract", ("a", 10)), ("regexp_extract", ("a", -1)),
-        ("regexp_replace", ("b", "\\2")), ("regexp_replace", ("(b)", "\\2")), ("regexp_replace", ("b", "\\")), ("regexp_replace", ("b", "\\q")), ("regexp_extract", ("a", "g")),
+        ("regexp_matches", ("(",)), ("regexp_matches", ("a)(b",)), ("regexp_full_match", ("a)(b",)),
+        ("regexp_matches", ("[a",)), ("regexp_matches", ("*",)), ("regexp_matches", ("a", "q")),
+        ("regexp_matches", ("a", "g")), ("regexp_extract", ("a", 10)), ("regexp_extract", ("a", -1)),
+        ("regexp_replace", ("b", "\\2")), ("regexp_replace", ("(b)", "\\2")), ("regexp_replace", ("b", "\\")),
+        ("regexp_replace", ("b", "\\q")), ("regexp_extract", ("a", "g")),
     ],
 )  # fmt: skip
 def test_failures(name: str, rest: tuple[str | int, ...]) -> None:

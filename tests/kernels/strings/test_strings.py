@@ -28,11 +28,14 @@ from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.bind.binder import parse_expression
 
 SHAPES = {
-    "length": ("text",), "strlen": ("text",), "bit_length": ("text",), "ascii": ("text",), "unicode": ("text",), "lower": ("text",), "upper": ("text",),
+    "length": ("text",), "strlen": ("text",), "bit_length": ("text",), "ascii": ("text",), "unicode": ("text",),
+    "lower": ("text",), "upper": ("text",),
     "trim": ("text",), "ltrim": ("text",), "rtrim": ("text",), "octet_length": ("blob",),
     "substr": ("text", "number"), "left": ("text", "number"), "right": ("text", "number"), "repeat": ("text", "number"),
-    "strpos": ("text", "short"), "contains": ("text", "short"), "starts_with": ("text", "short"), "ends_with": ("text", "short"),
-    "split_part": ("text", "short", "number"), "replace": ("text", "short", "short"), "translate": ("text", "short", "text"),
+    "strpos": ("text", "short"), "contains": ("text", "short"), "starts_with": ("text", "short"),
+    "ends_with": ("text", "short"),
+    "split_part": ("text", "short", "number"), "replace": ("text", "short", "short"),
+    "translate": ("text", "short", "text"),
     "concat": ("text", "short", "text"), "concat_ws": ("short", "text", "short", "text"),
 }  # fmt: skip
 
@@ -101,13 +104,17 @@ FAILURES = [
     ("chr", (Literal(-1, INTEGER),), "Invalid UTF8 Codepoint -1"),
     ("chr", (Literal(0xD800, INTEGER),), "Invalid UTF8 Codepoint"),
     ("chr", (Literal(0x110000, INTEGER),), "Invalid UTF8 Codepoint 1114112"),
-    ("substr", (text("hello"), Literal(2**32, BIGINT)), r"Substring offset outside of supported range \(> 4294967295\)"),
-    ("substr", (text(""), Literal(-(2**63), BIGINT), Literal(1, BIGINT)), r"Substring offset outside of supported range \(< -4294967296\)"),
-    ("substr", (text("hello"), Literal(1, BIGINT), Literal(2**63 - 1, BIGINT)), r"Substring length outside of supported range \(> 4294967295\)"),
+    ("substr", (text("hello"), Literal(2**32, BIGINT)),
+     r"Substring offset outside of supported range \(> 4294967295\)"),
+    ("substr", (text(""), Literal(-(2**63), BIGINT), Literal(1, BIGINT)),
+     r"Substring offset outside of supported range \(< -4294967296\)"),
+    ("substr", (text("hello"), Literal(1, BIGINT), Literal(2**63 - 1, BIGINT)),
+     r"Substring length outside of supported range \(> 4294967295\)"),
     ("left", (text("hello"), Literal(2**63 - 1, BIGINT)), "Substring length outside of supported range"),
     ("lpad", (text("hi"), Literal(5, INTEGER), text("")), "Insufficient padding in LPAD."),
     ("rpad", (text("hi"), Literal(5, INTEGER), text("")), "Insufficient padding in RPAD."),
-    ("repeat", (text("ab"), Literal(10**11, BIGINT)), "Cannot create a string of size: '200000000000', the maximum supported string size"),
+    ("repeat", (text("ab"), Literal(10**11, BIGINT)),
+     "Cannot create a string of size: '200000000000', the maximum supported string size"),
     ("repeat", (text("ab"), Literal(2**63 - 1, BIGINT)), "maximum supported string size"),
     ("lpad", (text("hi"), Literal(2**31 - 1, INTEGER), text("語")), "maximum supported string size"),
 ]  # fmt: skip

@@ -34,7 +34,9 @@ QUERIES = {
     "a left join": "SELECT p.id, m.id AS other FROM {P} p LEFT JOIN {M} m ON p.k = m.k AND p.v <= m.v",
     "a full join": "SELECT p.id, m.id AS other FROM {P} p FULL JOIN {M} m ON p.k = m.k",
     "a full join by USING": "SELECT k, p.id, m.id AS other FROM {P} p FULL JOIN {M} m USING (k)",
-    "three relations": "SELECT p.id, m.id AS other, q.v FROM {P} p LEFT JOIN {M} m ON p.k = m.k JOIN {P} q ON q.id = p.id",
+    "three relations": (
+        "SELECT p.id, m.id AS other, q.v FROM {P} p LEFT JOIN {M} m ON p.k = m.k JOIN {P} q ON q.id = p.id"
+    ),
     "a product": "SELECT count(*) AS n FROM {P} p, {M} m HAVING count(*) > 0",
     "semi and anti joins": "SELECT p.id FROM {P} p SEMI JOIN {M} m ON p.k = m.k ANTI JOIN {M} o ON p.v = o.v",
     "EXISTS": "SELECT id FROM {P} p WHERE EXISTS (SELECT 1 FROM {M} m WHERE m.k = p.k AND m.v <> p.v)",
@@ -48,7 +50,9 @@ QUERIES = {
     "a plain subquery": "SELECT id, (SELECT count(*) FROM names n WHERE n.k = p.k) AS names FROM {P} p",
     "DISTINCT": "SELECT DISTINCT k, v FROM {P} p",
     "UNION": "SELECT k, v FROM {P} p UNION SELECT k, v FROM {M} m",
-    "EXCEPT ALL of INTERSECT ALL": "SELECT v FROM {P} p EXCEPT ALL (SELECT v FROM {M} m INTERSECT ALL SELECT v FROM {P} q WHERE k = 1)",
+    "EXCEPT ALL of INTERSECT ALL": (
+        "SELECT v FROM {P} p EXCEPT ALL (SELECT v FROM {M} m INTERSECT ALL SELECT v FROM {P} q WHERE k = 1)"
+    ),
     "INTERSECT": "SELECT k FROM {P} p INTERSECT SELECT k FROM {M} m",
     "EXCEPT": "SELECT k, v FROM {P} p EXCEPT SELECT k, v FROM {M} m",
     "nested groups": "SELECT n, count(*) AS groups FROM (SELECT k, count(*) AS n FROM {P} p GROUP BY k) x GROUP BY n",

@@ -145,9 +145,12 @@ def _computed_time(random: Random, ts: str = "ts") -> str:
     """A time that is computed from another."""
     return random.choice(
         (
-            ts, ts, ts, ts, f"{ts} + {_iv(random)}", f"{ts} - {_iv(random)}", f"{ts} + INTERVAL '-3 seconds'", f"CASE WHEN v > 0 THEN {ts} ELSE {ts} + {_iv(random)} END",
-            f"coalesce({ts}, TIMESTAMP '2024-05-01 12:00:10')", f"least({ts}, {ts} - {_iv(random)})", f"greatest({ts}, TIMESTAMP '1970-01-01')", f"date_trunc('minute', {ts})",
-            f"CAST(CAST({ts} AS DATE) AS TIMESTAMP)", f"{ts} + INTERVAL '1 month'", f"time_bucket(INTERVAL '5 seconds', {ts})", f"CAST({ts} AS TIMESTAMPTZ)::TIMESTAMP",
+            ts, ts, ts, ts, f"{ts} + {_iv(random)}", f"{ts} - {_iv(random)}", f"{ts} + INTERVAL '-3 seconds'",
+            f"CASE WHEN v > 0 THEN {ts} ELSE {ts} + {_iv(random)} END",
+            f"coalesce({ts}, TIMESTAMP '2024-05-01 12:00:10')", f"least({ts}, {ts} - {_iv(random)})",
+            f"greatest({ts}, TIMESTAMP '1970-01-01')", f"date_trunc('minute', {ts})",
+            f"CAST(CAST({ts} AS DATE) AS TIMESTAMP)", f"{ts} + INTERVAL '1 month'",
+            f"time_bucket(INTERVAL '5 seconds', {ts})", f"CAST({ts} AS TIMESTAMPTZ)::TIMESTAMP",
             f"nullif({ts}, TIMESTAMP '1970-01-01')", f"CASE WHEN v IS NULL THEN NULL ELSE {ts} END",
         )
     )  # fmt: skip
@@ -218,9 +221,14 @@ def _condition(random: Random) -> str:
 def _on(random: Random) -> str:
     time = random.choice(
         (
-            "", f" AND b.ts BETWEEN a.ts AND a.ts + {_iv(random)}", f" AND b.ts BETWEEN a.ts - {_iv(random)} AND a.ts + {_iv(random)}", " AND a.ts = b.ts", f" AND a.ts < b.ts AND b.ts < a.ts + {_iv(random)}",
-            " AND a.ts > b.ts", f" AND a.ts - b.ts < {_iv(random)} AND a.ts >= b.ts", " AND a.ts::DATE = b.ts::DATE", f" AND a.ts >= b.ts + {_iv(random)}",
-            " AND date_trunc('minute', a.ts) = date_trunc('minute', b.ts)", " AND coalesce(a.ts, TIMESTAMP '2024-05-01') <= b.ts", " AND a.ts IS NOT DISTINCT FROM b.ts", " AND (a.ts = b.ts OR a.v > b.v)",
+            "", f" AND b.ts BETWEEN a.ts AND a.ts + {_iv(random)}",
+            f" AND b.ts BETWEEN a.ts - {_iv(random)} AND a.ts + {_iv(random)}", " AND a.ts = b.ts",
+            f" AND a.ts < b.ts AND b.ts < a.ts + {_iv(random)}", " AND a.ts > b.ts",
+            f" AND a.ts - b.ts < {_iv(random)} AND a.ts >= b.ts", " AND a.ts::DATE = b.ts::DATE",
+            f" AND a.ts >= b.ts + {_iv(random)}",
+            " AND date_trunc('minute', a.ts) = date_trunc('minute', b.ts)",
+            " AND coalesce(a.ts, TIMESTAMP '2024-05-01') <= b.ts", " AND a.ts IS NOT DISTINCT FROM b.ts",
+            " AND (a.ts = b.ts OR a.v > b.v)",
         )
     )  # fmt: skip
     return random.choice(("a.k = b.k", "a.k = b.k AND a.s = b.s", "a.k IS NOT DISTINCT FROM b.k", "a.v < b.v")) + time
@@ -273,11 +281,38 @@ CALLS = (
 )
 
 
+LAST_CLAUSES = (
+    "",
+    " HAVING count(*) > 1",
+    " ORDER BY window_end",
+    " ORDER BY window_end DESC NULLS LAST LIMIT 3",
+)
+GROUPINGS = (
+    "ROLLUP (ts::DATE, k)",
+    "CUBE (k, ts::DATE)",
+    "GROUPING SETS ((ts::DATE, k), (k), ())",
+    "k, ts::DATE",
+)
+DAY_CONDITIONS = (
+    "q.ts::DATE = d.day",
+    "q.ts >= d.day",
+    "d.day > q.ts",
+    "d.day BETWEEN q.ts AND q.ts + INTERVAL 1 DAY",
+)
+CALLS_OVER = (
+    "sum(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    "count(*) OVER (PARTITION BY k)",
+    "max(ts) OVER (PARTITION BY s)",
+)
+
+
 def _lives(random: Random, name: str) -> str:
     return random.choice(
         (
-            "LIFETIME(p, start => vs, \"end\" => ve)", f"SLIDE({random.choice(('e', 'o'))}, ts, {_iv(random)})", f"EXTEND(SLIDE(e, ts, {_iv(random)}), {_iv(random)})", f"SHIFT(SLIDE(o, ts, {_iv(random)}), {_iv(random)})",
-            f"CLIP(LIFETIME(p, start => vs, \"end\" => ve), {_iv(random)})", f"STITCH(SLIDE(e, ts, {_iv(random)}))", (f"QUANTIZE(SLIDE(e, ts, {_iv(random)}), slide => INTERVAL '2 seconds', size => INTERVAL '2 " "seconds')"),
+            "LIFETIME(p, start => vs, \"end\" => ve)", f"SLIDE({random.choice(('e', 'o'))}, ts, {_iv(random)})",
+            f"EXTEND(SLIDE(e, ts, {_iv(random)}), {_iv(random)})", f"SHIFT(SLIDE(o, ts, {_iv(random)}), {_iv(random)})",
+            f"CLIP(LIFETIME(p, start => vs, \"end\" => ve), {_iv(random)})", f"STITCH(SLIDE(e, ts, {_iv(random)}))",
+            (f"QUANTIZE(SLIDE(e, ts, {_iv(random)}), slide => INTERVAL '2 seconds', size => INTERVAL '2 seconds')"),
             f"POINT_AT_END(SLIDE(e, ts, {_iv(random)}))",
         )
     ) + f" {name}"  # fmt: skip
@@ -297,7 +332,7 @@ def query(random: Random) -> str:
         case 3:
             return (
                 f"SELECT window_end, {some} FROM {_windows(random, _rows(random))} GROUP BY "
-                f"window_end{random.choice(('', ' HAVING count(*) > 1', ' ORDER BY window_end', ' ORDER BY window_end DESC NULLS LAST LIMIT 3'))}"
+                f"window_end{random.choice(LAST_CLAUSES)}"
             )
         case 4:
             return f"SELECT * FROM {_windows(random, _rows(random))}"
@@ -305,10 +340,7 @@ def query(random: Random) -> str:
             key = _computed_time(random)
             return f"SELECT {key} AS t, {some} FROM {_rows(random)} q GROUP BY {key}"
         case 6:
-            return (
-                f"SELECT k, ts::DATE AS d, {some} FROM {_rows(random)} q GROUP BY "
-                f"{random.choice(('ROLLUP (ts::DATE, k)', 'CUBE (k, ts::DATE)', 'GROUPING SETS ((ts::DATE, k), (k), ())', 'k, ts::DATE'))}"
-            )
+            return f"SELECT k, ts::DATE AS d, {some} FROM {_rows(random)} q GROUP BY {random.choice(GROUPINGS)}"
         case 7:
             return (
                 f"WITH c AS (SELECT k, window_start AS t, count(*) AS n FROM {_windows(random, _rows(random))} "
@@ -330,7 +362,7 @@ def query(random: Random) -> str:
             return (
                 f"SELECT q.id, d.w, d.day FROM {_rows(random)} q {random.choice(('', 'LEFT '))}JOIN days d ON "
                 "q.k = d.k AND "
-                f"{random.choice(('q.ts::DATE = d.day', 'q.ts >= d.day', 'd.day > q.ts', 'd.day BETWEEN q.ts AND q.ts + INTERVAL 1 DAY'))}"
+                f"{random.choice(DAY_CONDITIONS)}"
             )
         case 11:
             return random.choice(
@@ -354,11 +386,7 @@ def query(random: Random) -> str:
             )
         case 14:
             return f"SELECT count(*) AS n, max(v) AS top FROM {_lives(random, 'l')}"
-    return (
-        "SELECT id, k, v, ts, "
-        f"{random.choice(('sum(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)', 'count(*) OVER (PARTITION BY k)', 'max(ts) OVER (PARTITION BY s)'))} "
-        f"AS w FROM {_rows(random)} q"
-    )
+    return f"SELECT id, k, v, ts, {random.choice(CALLS_OVER)} AS w FROM {_rows(random)} q"
 
 
 def plan_of(session: tsql.Session, sql: str) -> PhysicalPlan:

@@ -35,7 +35,9 @@ def events(shift: int = 0) -> pa.Table:
 BANDS = "events e {} JOIN others o ON e.k = o.k AND o.ts BETWEEN e.ts AND e.ts + INTERVAL '20 seconds'"
 SHRINKING = {
     "tumble": "SELECT window_start, k, sum(v) AS s FROM TUMBLE(events, ts, INTERVAL '10 seconds') GROUP BY ALL",
-    "tumble, median": "SELECT window_end, k, median(v) AS s FROM TUMBLE(events, ts, INTERVAL '10 seconds') GROUP BY ALL",
+    "tumble, median": (
+        "SELECT window_end, k, median(v) AS s FROM TUMBLE(events, ts, INTERVAL '10 seconds') GROUP BY ALL"
+    ),
     "hop": (
         "SELECT window_end, k, sum(v) AS s FROM HOP(events, ts, slide => INTERVAL '2 seconds', size => "
         "INTERVAL '20 seconds') GROUP BY ALL"
@@ -55,7 +57,9 @@ SHRINKING = {
     "count windows": (
         "SELECT k, window_id, window_start, sum(v) AS s FROM TUMBLE(events PARTITION BY k, ts, rows => 4) GROUP BY ALL"
     ),
-    "count windows of all rows": "SELECT window_id, window_end, sum(v) AS s FROM TUMBLE(events, ts, rows => 7) GROUP BY ALL",
+    "count windows of all rows": (
+        "SELECT window_id, window_end, sum(v) AS s FROM TUMBLE(events, ts, rows => 7) GROUP BY ALL"
+    ),
     "snapshot": "SELECT k, count(*) AS n, max(v) AS top FROM SLIDE(events, ts, INTERVAL '12 seconds') GROUP BY k",
     "windows of windows": (
         "SELECT window_start, max(s) AS s FROM (SELECT window_start, k, sum(v) AS s FROM TUMBLE(events, ts, "

@@ -136,7 +136,8 @@ def test_asof_by_row_number(shape: str, inequality: str, tolerance: int | None) 
     left, right = events(shape), events(shape, seed=2)
     near = "" if tolerance is None else f"AND abs(epoch_us(l.ts) - epoch_us(r.ts)) <= {tolerance}"
     sql = f"""SELECT l.id AS id, r.id AS rid FROM l JOIN r ON l.k = r.k AND l.ts {inequality} r.ts {near}
-              QUALIFY row_number() OVER (PARTITION BY l.id ORDER BY abs(epoch_us(l.ts) - epoch_us(r.ts)), r.id DESC) = 1"""
+              QUALIFY row_number() OVER (PARTITION BY l.id
+                                            ORDER BY abs(epoch_us(l.ts) - epoch_us(r.ts)), r.id DESC) = 1"""
     ours = asof_join(to_rows(left), right_of(to_rows(right)), K, "ts", "rts", inequality, tolerance)
     assert_same_rows(selected(ours, "id", "rid"), duck(sql, l=left, r=right))
 

@@ -190,17 +190,20 @@ def test_points_count_equal_times() -> None:
 
 
 SQL = """
-WITH alive AS (SELECT k, v, vs, coalesce(ve, TIMESTAMP 'infinity') AS ve FROM periods WHERE vs IS NOT NULL AND (ve IS NULL OR vs < ve)),
+WITH alive AS (SELECT k, v, vs, coalesce(ve, TIMESTAMP 'infinity') AS ve FROM periods
+               WHERE vs IS NOT NULL AND (ve IS NULL OR vs < ve)),
      cuts AS (SELECT vs AS t FROM alive UNION SELECT ve FROM alive),
      spans AS (SELECT t AS valid_from, lead(t) OVER (ORDER BY t) AS valid_to FROM cuts)
 SELECT k, count(*) AS n, sum(v)::BIGINT AS total, max(v) AS high, count(DISTINCT v) AS kinds,
        valid_from, CASE WHEN valid_to < TIMESTAMP 'infinity' THEN valid_to END AS valid_to
-FROM spans JOIN alive ON vs <= valid_from AND valid_from < ve WHERE valid_from < TIMESTAMP 'infinity' GROUP BY k, valid_from, valid_to
+FROM spans JOIN alive ON vs <= valid_from AND valid_from < ve WHERE valid_from < TIMESTAMP 'infinity'
+GROUP BY k, valid_from, valid_to
 """
 JOIN = """
 SELECT l.id AS id, r.id AS id_1, greatest(l.vs, r.vs) AS valid_from,
        CASE WHEN l.ve IS NULL THEN r.ve WHEN r.ve IS NULL THEN l.ve ELSE least(l.ve, r.ve) END AS valid_to
-FROM periods l JOIN others r ON l.k = r.k AND l.vs < coalesce(r.ve, TIMESTAMP 'infinity') AND r.vs < coalesce(l.ve, TIMESTAMP 'infinity')
+FROM periods l JOIN others r ON l.k = r.k AND l.vs < coalesce(r.ve, TIMESTAMP 'infinity')
+ AND r.vs < coalesce(l.ve, TIMESTAMP 'infinity')
 WHERE (l.ve IS NULL OR l.vs < l.ve) AND (r.ve IS NULL OR r.vs < r.ve)
 """
 

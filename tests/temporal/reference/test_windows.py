@@ -172,7 +172,8 @@ def test_tumble_is_time_bucket(shape: str, offset: int) -> None:
     """DuckDB's time_bucket with the epoch (and the offset) as its origin. A NULL time is in no bucket."""
     table = events(shape)
     sql = f"""SELECT id, b AS window_start, b + INTERVAL '10 seconds' AS window_end
-              FROM (SELECT id, time_bucket(INTERVAL '10 seconds', ts, make_timestamp({offset})) AS b FROM events) WHERE b IS NOT NULL"""
+              FROM (SELECT id, time_bucket(INTERVAL '10 seconds', ts, make_timestamp({offset})) AS b FROM events)
+              WHERE b IS NOT NULL"""
     assert_same_rows(selected(tumble(to_rows(table), "ts", SIZE, offset), "id", *WINDOW), duck(sql, events=table))
 
 
@@ -183,8 +184,11 @@ def test_hop_is_a_lateral_series(shape: str, slide: int, size: int) -> None:
     holds it."""
     table = events(shape)
     sql = f"""SELECT id, make_timestamp(s) AS window_start, make_timestamp(s + {size * SECOND}) AS window_end
-              FROM (SELECT id, epoch_us(ts) AS t, (epoch_us(ts) - ((epoch_us(ts) % {slide * SECOND}) + {slide * SECOND}) % {slide * SECOND}) AS f FROM events WHERE ts IS NOT NULL),
-                   LATERAL (SELECT unnest(generate_series(f, f - {size * SECOND}, -{slide * SECOND})) AS s) WHERE s <= t AND t < s + {size * SECOND}"""
+              FROM (SELECT id, epoch_us(ts) AS t,
+                           epoch_us(ts) - ((epoch_us(ts) % {slide * SECOND}) + {slide * SECOND}) % {slide * SECOND} AS f
+                    FROM events WHERE ts IS NOT NULL),
+                   LATERAL (SELECT unnest(generate_series(f, f - {size * SECOND}, -{slide * SECOND})) AS s)
+              WHERE s <= t AND t < s + {size * SECOND}"""
     assert_same_rows(
         selected(hop(to_rows(table), "ts", slide * SECOND, size * SECOND), "id", *WINDOW), duck(sql, events=table)
     )
@@ -196,9 +200,11 @@ def test_session_by_lag(shape: str, gap: int) -> None:
     """DuckDB: a row starts a session if the one before it is more than the gap away; sessions are numbered by a running
     sum."""
     table = events(shape)
-    sql = f"""WITH marked AS (SELECT *, CASE WHEN epoch_us(ts) - epoch_us(lag(ts) OVER w) <= {gap} THEN 0 ELSE 1 END AS new
+    sql = f"""WITH marked AS (SELECT *,
+                                     CASE WHEN epoch_us(ts) - epoch_us(lag(ts) OVER w) <= {gap} THEN 0 ELSE 1 END AS new
                               FROM events WHERE ts IS NOT NULL WINDOW w AS (PARTITION BY k ORDER BY ts)),
-                   numbered AS (SELECT *, sum(new) OVER (PARTITION BY k ORDER BY ts ROWS UNBOUNDED PRECEDING) AS number FROM marked)
+                   numbered AS (SELECT *, sum(new) OVER (PARTITION BY k ORDER BY ts ROWS UNBOUNDED PRECEDING) AS number
+                                FROM marked)
               SELECT k, min(ts) AS window_start, make_timestamp(max(epoch_us(ts)) + {gap}) AS window_end, count(*) AS n
               FROM numbered GROUP BY k, number"""
     ours = group_by(session(to_rows(table), "ts", gap, ("k",)), ("k", *WINDOW), n=count)
@@ -209,9 +215,13 @@ def test_session_by_lag(shape: str, gap: int) -> None:
 @pytest.mark.parametrize(("size", "slide"), [(1, 1), (3, 3), (5, 2), (2, 3)])
 def test_count_windows_by_row_number(shape: str, size: int, slide: int) -> None:
     table = events(shape)
-    sql = f"""WITH numbered AS (SELECT *, row_number() OVER (PARTITION BY k ORDER BY ts, id) - 1 AS n, count(*) OVER (PARTITION BY k) AS rows FROM events WHERE ts IS NOT NULL)
-              SELECT k, min(ts) AS window_start, max(ts) + INTERVAL '1 microsecond' AS window_end, w AS window_id, sum(v)::BIGINT AS total
-              FROM numbered, LATERAL (SELECT unnest(range(rows)) AS w) WHERE n BETWEEN w * {slide} AND w * {slide} + {size - 1}
+    sql = f"""WITH numbered AS (SELECT *, row_number() OVER (PARTITION BY k ORDER BY ts, id) - 1 AS n,
+                                       count(*) OVER (PARTITION BY k) AS rows
+                                FROM events WHERE ts IS NOT NULL)
+              SELECT k, min(ts) AS window_start, max(ts) + INTERVAL '1 microsecond' AS window_end, w AS window_id,
+                     sum(v)::BIGINT AS total
+              FROM numbered, LATERAL (SELECT unnest(range(rows)) AS w)
+              WHERE n BETWEEN w * {slide} AND w * {slide} + {size - 1}
               GROUP BY k, w, rows HAVING w * {slide} + {size} <= rows"""
     windows = count_windows(to_rows(table), "ts", size, slide, ("k",))
     assert_same_rows(group_by(windows, ("k", *WINDOW, "window_id"), total=total("v")), duck(sql, events=table))

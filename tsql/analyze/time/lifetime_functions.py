@@ -1,8 +1,8 @@
 """The lifetime functions in FROM, to plans: LIFETIME, SLIDE, SHIFT, EXTEND, CLIP, CHOP, STITCH, QUANTIZE, POINT_AT_END.
 
-`query.py` calls `LifetimeFunctions` for the nodes of `temporal/nodes.py`, and `timed_scan` for tables under SEQUENCED
-VALIDTIME. All but CHOP (a series of pieces) and STITCH (a merge) are projections with a filter for rows that are never
-alive."""
+`query.py` calls `LifetimeFunctions` for the nodes of `tsql/grammar/time/nodes.py`, and `timed_scan` for tables under
+SEQUENCED VALIDTIME. All but CHOP (a series of pieces) and STITCH (a merge) are projections with a filter for rows that
+are never alive."""
 
 from __future__ import annotations
 

@@ -16,8 +16,9 @@ _CLAUSE_ORDER = {"where": 0, "group": 1, "having": 2, "qualify": 3, "order": 4, 
 """Where a clause stands in a query."""
 _OPERANDS = (TokenType.NUMBER, TokenType.L_PAREN, TokenType.PLACEHOLDER, TokenType.PARAMETER)
 _NO_NAMES = RESERVED - {"as"} | {
-    "anti", "asof", "at", "authorization", "by", "collation", "concurrently", "cross", "freeze", "full", "glob", "ilike", "inner", "is", "join", "left", "like",
-    "natural", "outer", "overlaps", "positional", "right", "semi", "similar", "tablesample", "verbose",
+    "anti", "asof", "at", "authorization", "by", "collation", "concurrently", "cross", "freeze", "full", "glob",
+    "ilike", "inner", "is", "join", "left", "like", "natural", "outer", "overlaps", "positional", "right", "semi",
+    "similar", "tablesample", "verbose",
 }  # fmt: skip
 """Words that are no names without AS or quotes; all but those of RESERVED can be names of functions (DuckDB's
 `duckdb_keywords()`)."""

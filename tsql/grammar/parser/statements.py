@@ -347,11 +347,6 @@ class Parsed:
     def text(self) -> str:
         return self.source.text[self.tokens[0].start : self.tokens[-1].end + 1]
 
-    @property
-    def hint_position(self) -> int:
-        """Where the first hint of the statement starts."""
-        return next((token.start for token in self.tokens if token.token_type == TokenType.HINT), self.tokens[0].start)
-
     def text_after(self, kind: TokenType) -> str:
         """The text behind the first token of this kind outside parentheses."""
         depth = 0

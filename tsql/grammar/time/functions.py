@@ -192,7 +192,8 @@ class TimeFunctionParser(TimeParser):
         hint = f"as in {USAGE[kind]}"
         if later is not None:
             ordered = [later, *(a for a in arguments if a is not later)]
-            hint = f"{kind.sql_name}({', '.join([table_text, *(self.sql[a.start.start : a.end.end + 1] for a in ordered)])})"
+            texts = [self.sql[a.start.start : a.end.end + 1] for a in ordered]
+            hint = f"{kind.sql_name}({', '.join([table_text, *texts])})"
         self._refuse(f"{kind.sql_name} takes the time of a row before an interval", arguments[place].start, hint)
 
 

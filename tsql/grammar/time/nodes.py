@@ -1,4 +1,4 @@
-"""The syntax nodes of temporal SQL, as `tsql/temporal/parse_*.py` makes them and the analyzer reads them.
+"""The syntax nodes of temporal SQL, as its neighbours parse them and the analyzer reads them.
 
 A function of time in FROM is `exp.Table(this=<TimeFunction>, alias=..)`, so that aliases, samples and joins are where
 sqlglot has them for any table. Both spellings of a window function (ours and Flink's) give one and the same tree.
