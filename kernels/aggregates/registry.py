@@ -1,7 +1,7 @@
 """The registry of aggregate functions: signatures for the binder, state and emission for the kernels.
 
-An aggregate is five functions over a state of named, typed fields: `init`, `update`, `merge`, `finish`, and optionally
-`remove` (seed: Trill, user-defined snapshot aggregates). `planner/bind/binder.py` uses only the signature.
+An aggregate is a state of machine words and functions over it: `init`, `update`, `finish`, `export` and `absorb`, and
+optionally `remove` (`base.py`). `planner/bind/binder.py` uses only the signature.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Object code as it is kept: the code, the names that others may use of it, and those that it takes from the code of
-others.
+"""Object code as it is kept: the code, the names that others may use, and the names that it takes from others.
 
-Routines of the runtime are in most kernels, and make up a third to a half of the operations to compile. Code that is
-made quickly, in which nothing is inlined anyway, takes them from the kernel that had them first (`Compiler._build` in
-llvm.py). So the code of a kernel may need that of others, which it names by their keys; a name says all that its
-routine does (`shared_names` in render.py), so it does not matter whose it is."""
+Routines of the runtime are a third to a half of the operations to compile. Quick code, in which nothing is inlined
+anyway, takes them from the kernel that had them first (`Compiler._build` in llvm.py). So the code of a kernel may need
+that of others, and names it by key. A name is a digest of what its routine does (`shared_names` in render.py), so it
+does not matter whose routine it is."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Programs on disk: a pipeline that an earlier process has emitted is not emitted again.
 
-An entry is found by a description of the pipeline, that is, by everything that its source, its operators and its sink
-hold once the sink has seen a row: expressions, layouts, bounds, dictionaries. What is no plain value is not described,
-and such a pipeline is emitted as ever. The entry says what the host must know (slots, failure sites) and the
-fingerprint by which the object code is found (`kernels/codegen/object_cache.py`); KIR itself is made when somebody asks
-for it."""
+An entry is found by a description of the pipeline: everything that its source, operators and sink hold once the sink
+has seen a row (expressions, layouts, bounds, dictionaries). A pipeline that holds something else than plain values is
+not described, and is emitted as ever. The entry has what the host must know (slots, failure sites) and the fingerprint
+of the object code (`kernels/codegen/object_cache.py`). KIR is made when somebody asks for it."""
 
 from __future__ import annotations
 

@@ -1,16 +1,14 @@
-"""What the child of a fork must not take over from its parent: locks that other threads held, and the threads
-themselves.
+"""Forks: what a child must not take over from its parent are locks that other threads held, and threads.
 
 A child has one thread, the one that forked. A lock that another thread held would never be free again, and a queue that
 another thread served has nobody behind it. So locks of what outlives a query (modules, sessions, plans, sources) are
-made here, and are free in the child; modules with threads say how they begin again (`in_child`). Locks within one run
+made here, and are free in the child. Modules with threads say how they begin again (`in_child`). Locks within one run
 need nothing: a run does not go on in a child (`generation` tells it so).
 
-What has a state of its own that must be whole (LLVM, the memory pool) is shut for others before a fork (`around`). One
-hook does all of it, in the order of `ForkStage`. Python calls the hooks of other libraries that were imported earlier
-between ours and the fork, while these stages are shut. So nothing is kept here that such a hook may wait for: the lock
-of all imports is not, as a thread that has logging's lock may import. No garbage is searched for meanwhile, as that
-could free memory of the pool."""
+LLVM and the memory pool must be whole: they are shut for others before a fork (`around`), by one hook, in the order of
+`ForkStage`. Between our hook and the fork, Python calls the hooks of libraries that were imported earlier. So nothing
+is kept shut that such a hook may wait for. The lock of all imports is not: a thread that has logging's lock may import.
+No garbage is collected meanwhile, since that could free memory of the pool."""
 
 from __future__ import annotations
 

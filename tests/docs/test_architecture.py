@@ -108,3 +108,7 @@ def test_folders() -> None:
         if path.is_dir() and not path.name.startswith((".", "_")) and (path / "__init__.py").exists()
     }
     assert {name for name in folders if f"**`{name}/`**" not in page} == set()
+
+
+def test_is_read_in_ten_minutes() -> None:
+    assert len(PAGE.read_text(encoding="utf-8").splitlines()) <= 250

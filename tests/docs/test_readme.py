@@ -22,6 +22,7 @@ EVENTS = pa.table(
         "ad_id": pa.array([1, 2, 1, 3, 1, 2], pa.int64()),
         "price": pa.array([5, 7, 1, 2, 4, 8], pa.int64()),
         "country": ["DE", "DE", "FR", "DE", "DE", "NZ"],
+        "ts": pa.array([1, 2, 3, 4, 5, 6], pa.timestamp("s")).cast(pa.timestamp("us")),
     }
 )
 
@@ -53,10 +54,24 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def test_python(folder: Path) -> None:
-    (code,) = blocks("python")
+    code, _ = blocks("python")
     shown = run([sys.executable, "-c", code + "\nprint(clicks.fetchall())"], folder)
     assert shown.splitlines()[-1] == "[(1, 2, 9), (2, 1, 7), (3, 1, 2)]"
     assert "plan version 1" in shown
+
+
+def test_time(folder: Path) -> None:
+    (query,) = blocks("sql")
+    shown = run([sys.executable, "-m", "tsql", "run", query, "-f", "csv"], folder).splitlines()
+    assert shown[0] == "window_start,ad_id,clicks"
+    assert len(shown) > 60
+
+
+@pytest.mark.spark
+def test_spark(folder: Path) -> None:
+    _, code = blocks("python")
+    shown = run([sys.executable, "-c", code + "\nprint(sorted(counts.fetchall()), frame.columns)"], folder)
+    assert shown.splitlines()[-1] == "[(1, 3), (2, 2), (3, 1)] ['ad_id', 'n']"
 
 
 def test_command_lines(folder: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tests.patience import PATIENCE_SECONDS
-from tsql.backends.local.run import runner
+from tsql.backends.local.run import kernels as run_kernels
 from tsql.kernels.codegen import llvm, promote
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel
@@ -105,7 +105,7 @@ def test_few_rows_stay_with_quick_code(
     table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many a user calls few."""
-    monkeypatch.setattr(runner, "FULL_ROWS", ROWS // 2)
+    monkeypatch.setattr(run_kernels, "FULL_ROWS", ROWS // 2)
     with tsql.connect(threads=2, small_rows=ROWS) as db:
         db.register("t", table)
         db.sql(QUERIES[0]).arrow()
@@ -116,7 +116,7 @@ def test_few_rows_stay_with_quick_code(
 def test_many_rows_wait_for_full_code(
     table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "FULL_ROWS", ROWS // 2)
+    monkeypatch.setattr(run_kernels, "FULL_ROWS", ROWS // 2)
     with tsql.connect(threads=2, small_rows=1) as db:
         db.register("t", table)
         db.sql("SELECT sum(x), max(d) FROM t WHERE g = 3").arrow()

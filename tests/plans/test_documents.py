@@ -25,6 +25,6 @@ def test_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_step_and_hint_is_described() -> None:
-    described = set(re.findall(r"^\| `(\w+)", PAGE, re.MULTILINE))
+    described = set(re.findall(r"^- `(\w+)", PAGE, re.MULTILINE))
     assert set(STEPS) - {"input"} <= described
     assert all(name in PAGE for name in HINTS)

@@ -1,4 +1,4 @@
-"""Physical plan → graph of pipelines. The executor and `explain` call `lower`."""
+"""Physical plan → graph of pipelines. `Execution` and `explain` call `lower`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""What every step runs with: kernels, contexts, datasets, worker threads, the thread of a query."""
+"""Running a graph of pipelines: the execution and its parts (`execution.py` lists them), datasets and flows between
+pipelines, worker threads, the thread of a query."""

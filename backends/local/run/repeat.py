@@ -1,17 +1,17 @@
-"""Runs that are the same calls each time: the second run of a plan notes them, and later ones make them again, with
-next to no Python around them.
+"""Repeated runs: the second run of a plan records its kernel calls, and later runs make the same calls with next to no
+Python around them.
 
 In: a plan over tables in memory that has run before. Out: its batches. A plan can be repeated if its rows come from
-blocks, all that lies between its pipelines is one group or an array of groups, and what follows the last pipeline is
-work on the few rows that it has left: then every address that a kernel is given is the same in each run. Other plans,
-and runs with limits, profiles or spilling, go through the executor as ever; so does a run while another one repeats the
-plan.
+blocks, only one group or an array of groups lies between its pipelines, and what follows the last pipeline is work on
+few rows: then a kernel gets the same addresses in each run. Other plans are executed as ever. So are runs with a limit,
+a profile or spilling, and runs that come while another one repeats the plan.
 
-A `Recorder` watches a run of the executor. The contexts of its pipelines are `kept`: their states, at most `MOST_BYTES`
-together, stay until the plan goes. A `Recording` zeroes them, fills in parameters, and calls the kernels. If one fails,
-its error is raised as the executor would, and the recording is gone. Who waits for a repeated run is the thread that
-asked for it, if the last one took no more than `WAITED_SECONDS`: it cannot be let go in the middle, and need not be.
-Cost: 0.1 to 0.2 ms where the executor takes 0.7 to 2."""
+A `Recorder` watches an execution. The contexts of its pipelines are `kept`: their states, at most `MOST_BYTES`
+together, stay until the plan goes. A `Recording` zeroes the states, fills in parameters and calls the kernels. If one
+fails, its error is raised as an execution would raise it, and the recording is dropped. If the last run took at most
+`WAITED_SECONDS`, the thread that asked makes the calls itself: it cannot be let go in the middle, and need not be.
+
+Cost: 0.1 to 0.2 ms of Python, where an execution takes 0.7 to 2."""
 
 from __future__ import annotations
 

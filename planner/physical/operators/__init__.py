@@ -1,4 +1,5 @@
-"""The operators of the sharded algebra: a file for each, found by itself. Movement is in `physical/movement.py`."""
+"""The operators of the sharded algebra: one file each, found by themselves (`all_steps`). Movement is in
+`physical/movement.py`."""
 
 from __future__ import annotations
 
