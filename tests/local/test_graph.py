@@ -17,7 +17,8 @@ from tsql.backends.local.lower.local_step import LocalStep, local_step
 from tsql.backends.local.run import execution
 from tsql.backends.local.run.pipelines import Pipelines
 from tsql.kernels.expr.errors import TsqlError
-from tsql.planner.physical.step import Step, all_steps
+from tsql.planner.physical.operators import all_steps
+from tsql.planner.physical.step import Step
 
 EVERY = 4
 FILES = [
