@@ -19,7 +19,7 @@ endif
 help:
 	@echo "make demo    set up, then run example queries on the local backend and, with Java, on Spark"
 	@echo "make test    set up, then run the whole test suite (TEST_ARGS='-k name' for a part)"
-	@echo "make lint    style and import rules"
+	@echo "make lint    style, types and import rules"
 	@echo "make bench   set up, then measure against DuckDB (BENCH_ARGS='--scale 0.1' for a quick look)"
 	@echo "make clean   remove the virtual environment and build products"
 
@@ -39,10 +39,11 @@ test: setup java
 
 lint: setup
 	@$(PY) -m ruff check .
+	@$(PY) -m tests.typecheck
 	@$(PY) -m pytest -q tests/test_project.py -k "import or layer"
 
 bench: setup
 	@$(PY) -m bench.single_table $(BENCH_ARGS)
 
 clean:
-	@rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -46,11 +46,12 @@ def explain(plan: PhysicalPlan, level: str, backend: Any, run: Run) -> str:
 
 
 def pipelines(plan: PhysicalPlan, run: Run) -> list[Pipeline]:
-    """The pipelines of a plan with the kernels that rows of unknown number would have, in the order in which they run."""
-    executor = Execution(run, Kernels(), interpret=True, dry=True)
-    for _ in executor.batches(plan):
+    """The pipelines of a plan with the kernels that rows of unknown number would have, in the order in which they
+    run."""
+    execution = Execution(run, Kernels(), interpret=True, dry=True)
+    for _ in execution.batches(plan):
         pass
-    return list(executor.finder.listed.values())
+    return list(execution.finder.listed.values())
 
 
 def _physical(plan: PhysicalPlan) -> str:

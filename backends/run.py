@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tsql.backends.settings import Settings
 from tsql.kernels.expr.errors import CancelledError
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 class Stop:

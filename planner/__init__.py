@@ -4,22 +4,15 @@ in."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tsql.kernels.process.cores import CORES
-from tsql.planner.choose.enumerate import Enumerator
-from tsql.planner.choose.late_decoding import mark_late
-from tsql.planner.choose.scan_progress import with_progress
 from tsql.planner.cost.constants import DEFAULT, Costs
-from tsql.planner.hints.constraints import Hint, constraints
-from tsql.planner.logical.nodes import Output
-from tsql.planner.logical.null_assumptions import watched
-from tsql.planner.physical.check import check
-from tsql.planner.physical.enforce import enforce
-from tsql.planner.physical.operators.scan import with_filled
-from tsql.planner.physical.step import PhysicalPlan, named
-from tsql.planner.rules import optimize, without_products
-from tsql.planner.unnest.unnest import unnest
+from tsql.planner.physical.step import PhysicalPlan
+
+if TYPE_CHECKING:
+    from tsql.planner.choose.enumerate import Enumerator
+    from tsql.planner.hints.constraints import Hint
+    from tsql.planner.logical.nodes import Output
 
 
 def make_plan(
@@ -47,6 +40,20 @@ def build(
     choices: tuple[str, ...] = (),
 ) -> tuple[PhysicalPlan, Enumerator]:
     """A plan that takes `choices` where there are some, and the enumerator that made it."""
+    # A plan that is found on disk needs none of these.
+    from tsql.kernels.process.cores import CORES
+    from tsql.planner.choose.enumerate import Enumerator
+    from tsql.planner.choose.late_decoding import mark_late
+    from tsql.planner.choose.scan_progress import with_progress
+    from tsql.planner.hints.constraints import constraints
+    from tsql.planner.logical.null_assumptions import watched
+    from tsql.planner.physical.check import check
+    from tsql.planner.physical.enforce import enforce
+    from tsql.planner.physical.operators.scan import with_filled
+    from tsql.planner.physical.step import named
+    from tsql.planner.rules import optimize, without_products
+    from tsql.planner.unnest.unnest import unnest
+
     wanted = constraints(hints, query)
     shards = wanted.shards or shards or settings.shards or settings.threads or CORES
     scope = "global" if target == "spark" else "local"

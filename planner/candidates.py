@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner import build
 from tsql.planner.cost.constants import DEFAULT, Costs
 from tsql.planner.hints.constraints import Hint

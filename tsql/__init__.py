@@ -85,7 +85,10 @@ def __getattr__(name: str) -> Any:
         except PackageNotFoundError:
             found = "0"
     elif name in _HOMES:
-        found = getattr(importlib.import_module(_HOMES[name]), name)
+        from tsql.kernels.process import garbage
+
+        with garbage.paused():  # modules are no garbage, and the search for some takes a fifth of the time
+            found = getattr(importlib.import_module(_HOMES[name]), name)
     else:
         raise AttributeError(f"module 'tsql' has no attribute {name!r}")
     globals()[name] = found

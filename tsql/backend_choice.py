@@ -6,6 +6,7 @@ from typing import Any
 
 from tsql.backends import Backend
 from tsql.kernels.expr.errors import CatalogError
+from tsql.kernels.process import garbage
 
 TARGETS = {"local": "local", "interp": "local", "spark": "spark"}
 """What plans are made for, by the name of the backend."""
@@ -31,7 +32,8 @@ def make_backend(name: str, spark: Any = None) -> Backend:
     kind, _, master = name.partition("=")
     match kind:
         case "local":
-            from tsql.backends.local import LocalBackend
+            with garbage.paused():
+                from tsql.backends.local import LocalBackend
 
             return LocalBackend()
         case "interp":

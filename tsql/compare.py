@@ -11,13 +11,14 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical import nodes as logical
 from tsql.values import texts
 

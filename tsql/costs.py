@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
-import tomllib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,6 +49,8 @@ def calibrated() -> Costs:
 
 def load(path: Path) -> Costs:
     """The costs of a file; a PlanError says what is wrong with it. Names that it leaves out have their defaults."""
+    import tomllib
+
     try:
         with open(path, "rb") as file:
             found = tomllib.load(file)
@@ -86,6 +86,8 @@ def save(costs: Costs, path: Path, comment: str) -> None:
         "[costs]",
     ]
     lines += [f"{name} = {value:.6g}" for name, value in asdict(costs).items()]
+    import tempfile
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".cost-", delete=False) as file:

@@ -2,8 +2,9 @@
 
 An entry is found by what its plan was made from: the text, the types of its parameters, the settings, the costs, this
 code. It says what the analysis has asked the catalog for, with a digest of each answer (definitions, texts of views,
-statistics): if one is another now, the entry counts as missing and is written again. Only queries over tables of the
-session are kept; those over files or registered data are made anew. Entries stand beside the kernels
+statistics; of files names, sizes and times of change): if one is another now, the entry counts as missing and is
+written again. Only queries over tables of the session and over files that they name are kept; those over registered
+data, streams, pipes and files that changed a moment before are made anew. Entries stand beside the kernels
 (`kernels/codegen/object_cache.py`), as JSON. `PlanStore` is what a session has of them."""
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tsql import settings as setting
-from tsql.catalog.catalog import Catalog
+from tsql.catalog.catalog import Asked, Catalog, FileUse, fingerprint
 from tsql.catalog.definition import Table, View
 from tsql.costs import calibrated
 from tsql.kernels.codegen.object_cache import UNUSABLE, cache_directory, read_entry, write_later
@@ -30,16 +31,14 @@ from tsql.parameters import check_names
 from tsql.planner import PhysicalPlan
 from tsql.planner.physical.step import Step
 from tsql.prepared import Prepared
-from tsql.statements import kinds as statements
 from tsql.statements.script import Piece
 
 if TYPE_CHECKING:
     from tsql.query_runner import QueryRunner
+    from tsql.statements import kinds as statements
 
-FORMAT = 1
+FORMAT = 2
 """Part of the key: raise it when entries are written differently."""
-
-Asked = Iterable[tuple[str, str]]
 
 
 def is_on() -> bool:
@@ -92,33 +91,72 @@ def keep(
     key: str, catalog: Catalog, asked: Asked, parameters: tuple[str, ...], start: int, length: int, plan: PhysicalPlan
 ) -> None:
     """Write a plan, if everything that it was made from can be told again."""
-    depends = {f"{kind} {name}": digest(catalog, kind, name) for kind, name in _questions(catalog, asked)}
+    depends = {
+        f"{kind} {name}": _opened_digest(asked[kind, name]) if kind == "open" else digest(catalog, kind, name)
+        for kind, name in _questions(catalog, asked)
+    }
     if any(found is None for found in depends.values()):
         return
-    tables = {id(catalog.lookup(name)): name for kind, name in asked if kind == "entry"}
+    named = {id(catalog.lookup(name)): f"entry {name}" for kind, name in asked if kind == "entry"}
+    named |= {id(source): f"open {name}" for (_, name), opened in asked.items() for source, _ in opened}
     head = json.dumps({"depends": depends, "parameters": parameters, "start": start, "length": length}).encode()
 
     def content() -> bytes | None:
-        written = encode_if_plain(plan, lambda value: tables.get(id(value)))
+        written = encode_if_plain(plan, lambda value: named.get(id(value)))
         return None if written is None else head + b"\n" + written
 
     write_later("plan", key, content, code_identity())
 
 
-def find(key: str, catalog: Catalog, kinds: dict[str, Type]) -> tuple[tuple[str, ...], int, int, PhysicalPlan] | None:
-    """The parameters, the place of the statement in its text, and the plan of an entry that still holds. `kinds`: the
-    parameters that are given."""
+def _opened_digest(opened: list[tuple[Any, FileUse]]) -> str | None:
+    """The files behind a call of `open_file`, in short; None if another process would not read the same there."""
+    from tsql.backends.io.open import portable
+
+    if any(portable(source) is None for source, _ in opened):
+        return None
+    (found, *others) = {_short(repr(use.print)) for _, use in opened}
+    return None if others else found
+
+
+def _open(catalog: Catalog, question: str, answer: str) -> tuple[Any, FileUse] | None:
+    """The source of a call of `open_file`; None if its files are not what they were."""
+    path, kind, options = json.loads(question)
+    if _short(repr(fingerprint(path if isinstance(path, str) else tuple(path)))) != answer:
+        return None
+    with catalog.record_files() as recorder:
+        source = catalog.open_file(path, kind, options)
+    (use,) = recorder.files
+    return (source, use) if _short(repr(use.print)) == answer else None
+
+
+Found = tuple[tuple[str, ...], int, int, PhysicalPlan, tuple[FileUse, ...]]
+
+
+def find(key: str, catalog: Catalog, kinds: dict[str, Type]) -> Found | None:
+    """The parameters, the place of the statement in its text, the plan, and the files of an entry that still holds.
+    `kinds`: the parameters that are given."""
     data = read_entry("plan", key, code_identity())
     if data is None:
         return None
     head, _, written = data.partition(b"\n")
     try:
         found = json.loads(head)
+        opened: dict[str, tuple[Any, FileUse]] = {}
         for question, answer in found["depends"].items():
             kind, _, name = question.partition(" ")
-            if digest(catalog, kind, name) != answer:
+            if kind == "open":
+                source = _open(catalog, name, answer)
+                if source is None:
+                    return None
+                opened[name] = source
+            elif digest(catalog, kind, name) != answer:
                 return None
-        plan = decode(written, catalog.lookup)
+
+        def resolve(named: str) -> Any:
+            kind, _, name = named.partition(" ")
+            return opened[name][0] if kind == "open" else catalog.lookup(name)
+
+        plan = decode(written, resolve)
         parameters, start, length = tuple(found["parameters"]), found["start"], found["length"]
         if (
             not isinstance(plan, PhysicalPlan)
@@ -130,7 +168,7 @@ def find(key: str, catalog: Catalog, kinds: dict[str, Type]) -> tuple[tuple[str,
             plan.names
         ) == len(plan.schema):
             return None
-        return parameters, start, length, plan
+        return parameters, start, length, plan, tuple(use for _, use in opened.values())
     except (*UNUSABLE, TsqlError):
         return None
 
@@ -160,7 +198,7 @@ class PlanStore:
             found = find(self._key(text, kinds), catalog, kinds)
         if found is None:
             return None
-        parameters, start, length, plan = found
+        parameters, start, length, plan, files = found
         check_names(values, parameters)
         piece = Piece(text[start : start + length], start, text, origin, parameters)
         before, mine = catalog.snapshot(), {name: kinds[name] for name in parameters}
@@ -175,7 +213,7 @@ class PlanStore:
 
         fields = plan.root.schema
         spent = {"parse": (time.perf_counter() - begun) * 1000, "plan": 0.0}
-        return Prepared(piece, analyze, plan.names, tuple(fields[c].type for c in plan.columns), (), spent, plan)
+        return Prepared(piece, analyze, plan.names, tuple(fields[c].type for c in plan.columns), files, spent, plan)
 
     def keeper(
         self, piece: Piece, kinds: dict[str, Type], asked: Asked, catalog: Catalog

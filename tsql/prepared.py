@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsql.backends import Settings
 from tsql.catalog.catalog import Catalog, FileUse
@@ -16,11 +16,14 @@ from tsql.catalog.definition import Table, TableDefinition
 from tsql.costs import calibrated
 from tsql.kernels.expr.types import Type
 from tsql.kernels.process import forks, garbage
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.planner.candidates import Candidate, candidates
-from tsql.statements import kinds as statements
 from tsql.statements.script import Piece
+
+if TYPE_CHECKING:
+    from tsql.planner.candidates import Candidate
+    from tsql.statements import kinds as statements
 
 _CACHED_PLANS = 256
 
@@ -61,6 +64,8 @@ class Prepared:
 
     def candidates(self, settings: Settings, target: str, shards: int | None = None) -> list[Candidate]:
         """The plans that the query could have, the cheapest first."""
+        from tsql.planner.candidates import candidates
+
         return candidates(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
 
 
@@ -119,6 +124,8 @@ class InsertCache:
 
     def keep(self, key: Any, piece: Piece, statement: Any, catalog: Catalog) -> None:
         """Keep a statement if it is an INSERT with parameters in the place of a query."""
+        from tsql.statements import kinds as statements
+
         if (
             not isinstance(statement, statements.Insert)
             or not piece.parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,11 +13,12 @@ from tsql.backends import Backend, Run, Settings
 from tsql.interrupt import Interruptible
 from tsql.kernels.expr.errors import TsqlError
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.planner.candidates import listing
-from tsql.planner.logical import nodes as logical
 from tsql.prepared import Prepared
 from tsql.relation import Relation
 from tsql.running import AtWork, Running
+
+if TYPE_CHECKING:
+    from tsql.planner.logical import nodes as logical
 
 
 class QueryRunner:
@@ -120,8 +121,12 @@ class QueryRunner:
         run = Run(settings=replace(self.settings), parameters=values)
         with AtWork(run, self.running):
             if level == "logical":
+                from tsql.planner.logical import nodes as logical
+
                 return logical.show(prepared.query.plan)
             if level.startswith("candidates"):
+                from tsql.planner.candidates import listing
+
                 found = prepared.candidates(self.settings, self.target, self.shards)
                 return listing(found, int(level.partition(" ")[2] or 0))
             plan = self.plan(prepared)

@@ -1,26 +1,25 @@
-"""What Python code registers and reads: data with a time and a period, streams over files, and files. `Session.register`,
-`Session.stream` and `Session.read_parquet` and its like call this."""
+"""What Python code registers and reads: data with a time and a period, streams over files, and files.
+`Session.register`, `Session.stream` and `Session.read_parquet` and its like call this."""
 
 from __future__ import annotations
 
 import datetime as dt
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends.io import Source
-from tsql.backends.io.watermark import POLICIES, Watermark
 from tsql.catalog import catalog
 from tsql.catalog.external import External, checked_period, checked_time
-from tsql.grammar.time.intervals import length_us, shown
 from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.types import Type
 from tsql.parameters import literal
-from tsql.planner.bind.binder import parse_expression
-from tsql.planner.bind.fold import parse_interval
 from tsql.relation import Relation
+
+if TYPE_CHECKING:
+    from tsql.backends.io.watermark import Watermark
 
 Length = str | dt.timedelta
 """A length of time: timedelta(seconds=5), or a text such as "5 seconds"."""
@@ -99,6 +98,8 @@ def stream_text(
     options: Mapping[str, Any],
 ) -> str:
     """The CREATE STREAM that `Session.stream` says in Python."""
+    from tsql.grammar.time.intervals import shown
+
     parts = _parts(lateness)
     time, watermark = checked_text(time, "time (the name of a column)"), optional_text(watermark, "a watermark")
     clause = f"WATERMARK FOR {quote(time)} AS {watermark or quote(time)}"
@@ -128,6 +129,9 @@ def _period(source: Source, period: tuple[str, str] | None) -> tuple[str, str] |
 
 
 def _watermark(source: Source, time: str, text: str | None, **parts: Any) -> Watermark:
+    from tsql.backends.io.watermark import Watermark
+    from tsql.planner.bind.binder import parse_expression
+
     column = checked_time(source.schema, checked_text(time, "time (the name of a column)"))
     text = quote(column.name) if text is None else checked_text(text, "a watermark")
     bound = parse_expression(text, source.schema)
@@ -140,6 +144,8 @@ def _watermark(source: Source, time: str, text: str | None, **parts: Any) -> Wat
 
 def _parts(lateness: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments about late rows as fields of a `Watermark`."""
+    from tsql.backends.io.watermark import POLICIES
+
     policy, table = str(lateness.get("on_late") or "drop").upper(), lateness.get("late_table")
     if policy not in POLICIES or (policy == "INTO") != (table is not None):
         raise CatalogError(
@@ -155,6 +161,9 @@ def _parts(lateness: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _length(value: Length, what: str) -> int:
+    from tsql.grammar.time.intervals import length_us
+    from tsql.planner.bind.fold import parse_interval
+
     if isinstance(value, dt.timedelta):
         found: int | None = value // dt.timedelta(microseconds=1)
     else:

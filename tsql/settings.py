@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -10,7 +9,7 @@ from typing import Any
 
 from tsql.backends import Settings
 from tsql.kernels.expr.errors import CatalogError
-from tsql.planner.hints.constraints import MAX_SHARDS
+from tsql.planner.physical.properties import MAX_SHARDS
 
 _UNITS = {
     "": 1,
@@ -55,6 +54,8 @@ def change(settings: Settings, name: str, value: Any) -> None:
     if key == "timezone":
         return _check_time_zone(value)
     if key not in NAMES:
+        import difflib
+
         close = difflib.get_close_matches(key, NAMES, 1)
         raise CatalogError(
             f"unknown setting {name}", hint=f"did you mean {close[0]}?" if close else f"settings are {', '.join(NAMES)}"

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.io import value_text
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.arrow_compute import pc
 
+FEW_ROWS = 1000
+"""Arrow's casts take longer to import than so many values to write."""
 _DAY_US = 86_400_000_000
 _MAX_DAYS = dt.timedelta.max.days - 110_000
 """Of an interval, whose time may be another 106,751 days."""
@@ -25,6 +27,9 @@ _MIN_DAY, _MAX_DAY = dt.date.min.toordinal() - _EPOCH_ORDINAL, dt.date.max.toord
 
 def texts(column: pa.Array) -> list[str | None]:
     """Each value as DuckDB's cast to VARCHAR writes it; None for NULL."""
+    kind = column.type
+    if len(column) <= FEW_ROWS and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        return [None if value is None else str(value).lower() for value in column.to_pylist()]
     return value_text.texts(column).to_pylist()
 
 

@@ -7,7 +7,6 @@ A source is opened once (schema, statistics, list of splits) and read by many th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.statistics import ColumnStatistics, LazyColumns, Statistics
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,20 @@ class Split:
     path: str | None
     rows: int | None
     detail: Any = None
+
+    @property
+    def file(self) -> str:
+        """The path of a part of a file."""
+        if self.path is None:
+            raise TypeError(f"{self} is not part of a file")
+        return self.path
+
+    @property
+    def known_rows(self) -> int:
+        """The number of rows where the source knows it."""
+        if self.rows is None:
+            raise TypeError(f"{self} does not know its rows")
+        return self.rows
 
 
 class Source(Protocol):

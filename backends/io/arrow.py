@@ -11,7 +11,6 @@ from decimal import Context
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.io import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.io.files import reading
@@ -21,6 +20,7 @@ from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import Type
 from tsql.kernels.process import forks
+from tsql.kernels.process.arrow_compute import pc
 
 SPLIT_ROWS = 131_072
 _DIGITS = Context(prec=76)
@@ -55,9 +55,11 @@ class ArrowSource:
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         if not columns:
-            yield batch_of([], (), split.rows)
+            yield batch_of([], (), split.known_rows)
             return
-        parts = pa.table([self._column(name).slice(split.detail, split.rows) for name in columns], names=list(columns))
+        parts = pa.table(
+            [self._column(name).slice(split.detail, split.known_rows) for name in columns], names=list(columns)
+        )
         yield from (batch for batch in parts.to_batches() if batch.num_rows)
 
     def table(self) -> pa.Table:

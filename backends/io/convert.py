@@ -8,10 +8,10 @@ value that does not fit, and `castable` says beforehand whether there is a cast 
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.io.text import from_stored, parser
 from tsql.kernels.expr.types import VARCHAR, Type
+from tsql.kernels.process.arrow_compute import pc
 
 
 def castable(source: Type, target: Type) -> bool:

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,6 +20,7 @@ import pyarrow as pa
 from tsql.backends.io.pipes import PipePath, PipeReader
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.types import BIGINT, DATE, TIMESTAMP, VARCHAR, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 SUFFIXES = {
     "parquet": (".parquet", ".pq", ".parq"),
@@ -122,8 +122,10 @@ def compression_of(path: str) -> str | None:
 
 def open_input(path: str, compression: str | None = None) -> pa.NativeFile:
     """A stream of the file's bytes, decompressed."""
-    arriving = isinstance(path, PipePath) and not path.pipe.ended
-    raw = pa.PythonFile(PipeReader(path.pipe), "r") if arriving else pa.OSFile(stored_path(path), "rb")
+    if isinstance(path, PipePath) and not path.pipe.ended:
+        raw = pa.PythonFile(PipeReader(path.pipe), "r")
+    else:
+        raw = pa.OSFile(stored_path(path), "rb")
     codec = compression_of(path) if compression in (None, "auto") else None if compression == "none" else compression
     return raw if codec is None else pa.CompressedInputStream(raw, codec)
 

@@ -7,6 +7,7 @@ read, so that the others can; in columns and rows it is an error."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -78,7 +79,7 @@ def _of_pandas(frame: Any) -> pa.Table:
             )
             for i in levels
         ]
-    return _table((name, lambda series=series: array_of(series), series.tolist) for name, series in columns)
+    return _table((name, partial(array_of, series), series.tolist) for name, series in columns)
 
 
 def _of_polars(frame: Any) -> pa.Table:

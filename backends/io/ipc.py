@@ -40,8 +40,9 @@ class IpcSource:
         self.schema = self._schema_of(self.paths[0])
 
     def statistics(self) -> Statistics:
-        rows = [split.rows for split in self.splits((), None)]
-        return Statistics(None if None in rows else sum(rows), total_bytes(self.paths))
+        splits = self.splits((), None)
+        rows = [split.rows for split in splits if split.rows is not None]
+        return Statistics(sum(rows) if len(rows) == len(splits) else None, total_bytes(self.paths))
 
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
         found: list[Split] = []
@@ -55,7 +56,7 @@ class IpcSource:
         return found
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        path = split.path
+        path = split.file
         schema = self._schema_of(path)
         positions = {name.lower(): i for i, name in enumerate(schema.names)}
         wanted = sorted({positions[name.lower()] for name in columns})
@@ -72,14 +73,14 @@ class IpcSource:
 
     def _batches(self, split: Split, wanted: list[int]) -> Iterator[tuple[pa.RecordBatch, dict[int, int]]]:
         """Batches with at least the columns at these places of the file, and where each of them is in the batch."""
-        if self._is_file(split.path):
+        if self._is_file(split.file):
             # Without any column the rows are counted by one.
-            kept = wanted or self._narrowest(split.path)
-            with self._reader(split.path, kept) as reader:
+            kept = wanted or self._narrowest(split.file)
+            with self._reader(split.file, kept) as reader:
                 batch = reader.get_batch(split.detail)
             yield batch, {place: at for at, place in enumerate(kept)}
             return
-        with open_input(split.path) as stream, pa.ipc.open_stream(stream) as batches:
+        with open_input(split.file) as stream, pa.ipc.open_stream(stream) as batches:
             for batch in batches:
                 yield batch, {place: place for place in wanted}
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import HUGEINT, INTERVAL, TIMESTAMP, Type, from_arrow, unreadable
+from tsql.kernels.process.arrow_compute import pc
 
 _UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MAX_OFFSET = 2**31 - 1

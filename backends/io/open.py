@@ -6,7 +6,6 @@ of the name, and where that says nothing, by the first bytes of the file.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -35,8 +34,8 @@ def open_source(
 ) -> Source:
     """A source over a file, a list of files, a folder or a glob. `kind` is parquet, csv, json or ipc. The option
     `schema` names the columns to read with their types, for every kind. `as_pipe` is a session's `Pipes.path`."""
-    single = isinstance(path_or_paths, str | os.PathLike)
-    patterns = [os.fspath(path) for path in ([path_or_paths] if single else path_or_paths)]
+    given = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else path_or_paths
+    patterns = [os.fspath(path) for path in given]
     if not patterns or any(not isinstance(pattern, str) or not pattern for pattern in patterns):
         raise SourceError("a file name is empty" if patterns else "the list of files is empty")
     patterns = [as_pipe(pattern) if as_pipe is not None else Pipes().path(pattern) for pattern in patterns]
@@ -109,9 +108,8 @@ def _kind_of_one(pattern: str) -> str:
     if found is not None and not os.path.isdir(pattern):
         return found
     if os.path.isdir(pattern):
-        kinds = {
-            kind_of(name) for _, _, names in os.walk(pattern) for name in names if not name.startswith((".", "_"))
-        } - {None}
+        names = [name for _, _, inside in os.walk(pattern) for name in inside if not name.startswith((".", "_"))]
+        kinds = {kind for name in names if (kind := kind_of(name)) is not None}
         if len(kinds) == 1:
             return kinds.pop()
         raise SourceError(
@@ -146,6 +144,8 @@ def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         lowered = name.lower()
         if lowered not in known:
+            import difflib
+
             close = sorted(difflib.get_close_matches(lowered, known), key=lambda name: name[:1] != lowered[:1])
             raise SourceError(
                 f"unknown option {name} for {kind} files",
@@ -160,11 +160,17 @@ def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def _known_options(kind: str) -> tuple[str, ...]:
     match kind:
         case "parquet":
-            from tsql.backends.io.parquet.source import OPTIONS
+            from tsql.backends.io.parquet import source as parquet
+
+            return (*parquet.OPTIONS, SCHEMA)
         case "csv":
-            from tsql.backends.io.csv.source import OPTIONS
+            from tsql.backends.io.csv import source as csv
+
+            return (*csv.OPTIONS, *FILE_OPTIONS, SCHEMA)
         case "json":
-            from tsql.backends.io.json.source import OPTIONS
-        case _:
-            from tsql.backends.io.ipc import OPTIONS
-    return (*OPTIONS, SCHEMA) if kind == "parquet" else (*OPTIONS, *FILE_OPTIONS, SCHEMA)
+            from tsql.backends.io.json import source as json
+
+            return (*json.OPTIONS, *FILE_OPTIONS, SCHEMA)
+    from tsql.backends.io import ipc
+
+    return (*ipc.OPTIONS, *FILE_OPTIONS, SCHEMA)

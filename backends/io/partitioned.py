@@ -109,7 +109,7 @@ class PartitionedSource:
         return replace(known, columns=columns | {name: self._column_statistics(name) for name in self.types})
 
     def _column_statistics(self, name: str) -> ColumnStatistics:
-        present = {row[name] for row in self.values.values()} - {None}
+        present: set[Any] = {row[name] for row in self.values.values()} - {None}
         nulls = None if any(row[name] is None for row in self.values.values()) else 0
         return ColumnStatistics(min(present, default=None), max(present, default=None), nulls, len(present), True)
 
@@ -119,7 +119,7 @@ class PartitionedSource:
         kept = [
             split
             for split in found
-            if not used or may_match(filter, {name: self._bounds(split.path, name) for name in used})
+            if not used or may_match(filter, {name: self._bounds(split.file, name) for name in used})
         ]
         return [replace(split, order=order) for order, split in enumerate(kept)]
 
@@ -135,7 +135,7 @@ class PartitionedSource:
         for batch in self.source.read(split, stored):
             arrays = dict(zip(stored, batch.columns, strict=True))
             shaped = [
-                arrays[name] if name in arrays else self._constant(split.path, name, batch.num_rows) for name in columns
+                arrays[name] if name in arrays else self._constant(split.file, name, batch.num_rows) for name in columns
             ]
             yield batch_of(shaped, columns, batch.num_rows)
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, DATE, DOUBLE, HUGEINT, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
+from tsql.kernels.process.arrow_compute import pc
+from tsql.kernels.process.quick_dataclass import dataclass
 
 _TRUE, _FALSE = {"true", "t", "yes"}, {"false", "f", "no"}
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")

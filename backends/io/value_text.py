@@ -10,7 +10,8 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from tsql.kernels.process.arrow_compute import pc
 
 _DAY_US = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -101,7 +102,8 @@ def json_number(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
     text = "".join(map(str, digits)).rstrip("0") or "0"
-    exponent += len(digits) - len(text)
+    # Finite numbers have a number for an exponent; the others are dealt with above.
+    exponent = int(exponent) + len(digits) - len(text)
     point = len(text) + exponent
     mark = "-" if sign else ""
     if text == "0":

@@ -19,14 +19,16 @@ Bounded input is never late: files that are read as tables do not come here."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.process.arrow_compute import pc
+from tsql.kernels.process.quick_dataclass import dataclass
 
 DROP, ADJUST, ERROR, INTO = POLICIES = ("DROP", "ADJUST", "ERROR", "INTO")
 NEVER = -(2**63)
@@ -120,7 +122,7 @@ class Lateness:
         self._current = max(self._current, self._least(clock_us))
         return self.punctuation
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         return {
             "current": self._current,
@@ -128,7 +130,7 @@ class Lateness:
             "counts": [self.counts.rows, self.counts.without_time, self.counts.late],
         }
 
-    def restore(self, state: dict[str, object], clock_us: int = 0) -> None:
+    def restore(self, state: dict[str, Any], clock_us: int = 0) -> None:
         """Go on from a checkpoint; every partition counts as heard of now."""
         self._current, self._marks = state["current"], list(state["marks"])
         self.counts = Counts(*state["counts"])

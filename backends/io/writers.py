@@ -9,17 +9,17 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.io.normalize import unique_names
 from tsql.backends.io.value_text import json_string, json_texts, texts
 from tsql.backends.io.whole_files import write_whole
 from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.process.arrow_compute import pc
+from tsql.kernels.process.quick_dataclass import dataclass
 
 SLICE_ROWS = 16_384
 ROW_GROUP_ROWS = 122_880

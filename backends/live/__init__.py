@@ -14,7 +14,7 @@ batches of the result. Batches, order of arrival and punctuations never change t
 appear; the run over bounded input is the same with one punctuation at the end.
 
 How an operator works: it holds rows as columns (`Chunk`s) and computes by running parts of the plan over them, with the
-executor and the kernels of the local backend (fragments.py). Aggregates hold states, not rows. So there is no second
+execution and the kernels of the local backend (fragments.py). Aggregates hold states, not rows. So there is no second
 implementation of anything: what is new here is only which rows are final (`planner/physical/progress.py`), and
 `operators_of_steps.py`, the one place that says how a step is run live and why it holds what it holds.
 

@@ -29,7 +29,7 @@ class Batches(ArrivedRows):
         self.batches = [_normal(b, step) for b in batches if b.num_rows]
         self.rows = sum(b.num_rows for b in self.batches)
 
-    def flow(self, step: Input, engine: Engine, executor: Execution) -> Flow:
+    def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
         shards = engine.shards if self.rows > SPREAD_ROWS else 1
         return Flow(DealtBatches(step, self.batches, shards, engine), step.schema)
 
@@ -41,10 +41,10 @@ class Splits(ArrivedRows):
         self.step, self.splits = step, splits
         self.rows = sum(s.rows if s.rows is not None else 1 for s in splits)
 
-    def flow(self, step: Input, engine: Engine, executor: Execution) -> Flow:
+    def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
         scan = self.step
         data = SourceData(
-            scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, executor.shared
+            scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, execution.shared
         )
         data.splits = list(self.splits)
         data.rows = self.rows

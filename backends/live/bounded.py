@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.io import Split
-from tsql.backends.live.arrivals import Splits
-from tsql.backends.live.query import LiveQuery
 from tsql.planner.cost import constants as cost
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.progress import DAY_US
@@ -32,6 +30,9 @@ def scans_of(plan: PhysicalPlan) -> list[Scan]:
 def batches_by_time(plan: PhysicalPlan, run: Run, interpret: bool = False) -> Iterator[pa.RecordBatch]:
     """The result of a plan that has such scans."""
     scans = scans_of(plan)
+    from tsql.backends.live.arrivals import Splits
+    from tsql.backends.live.query import LiveQuery
+
     query = LiveQuery(plan, {s.name: s.progress for s in scans}, run, interpret=interpret)
     left = {s.name: timed_splits(s) for s in scans}
     run.total_rows = sum(split.rows or 0 for parts in left.values() for _, split in parts)

@@ -4,7 +4,7 @@ place of the steps below."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from tsql.backends.local.run.host import Chunk
 from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.local.spill.spill import AnyChunk
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.enforce import enforce
 from tsql.planner.physical.movement import Movement
 from tsql.planner.physical.operators.input import Input
@@ -40,8 +41,8 @@ class ArrivedRows:
 
     rows: int
 
-    def flow(self, step: Input, engine: Engine, executor: Execution) -> Flow:
-        """The rows as the input of a fragment that an executor runs."""
+    def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
+        """The rows as the input of a fragment that an execution runs."""
         raise NotImplementedError
 
 
@@ -67,7 +68,7 @@ class Engine:
         return first
 
     def execute(self, kernels: Kernels, parameters: dict[str, Any]) -> Execution:
-        """An executor of its own for each run of a fragment; counts and cancellation are those of the query."""
+        """An execution of its own for each run of a fragment; counts and cancellation are those of the query."""
         run = self.run
         settings = run.settings
         if settings.memory_limit is not None:
@@ -81,11 +82,11 @@ class Engine:
         )
         return Execution(mine.shares(run), kernels, self.interpret, inputs={})
 
-    def finish(self, executor: Execution) -> None:
+    def finish(self, execution: Execution) -> None:
         """Add what a run of a fragment has counted and measured to that of the query, and free what it holds."""
-        executor.tell()
-        executor.close()
-        mine, run = executor.run, self.run
+        execution.tell()
+        execution.close()
+        mine, run = execution.run, self.run
         for name, rows in mine.rows_of.items():
             run.rows_of[name] = run.rows_of.get(name, 0) + rows
         for name, found in mine.steps.items():
@@ -153,35 +154,35 @@ class Fragment:
         `value_name`s."""
         if not any(map(count, given.values())) and not self.gives_of_nothing:
             return []
-        executor = self._executor(given, {value_name(name): value for name, value in values.items()})
+        execution = self._execution(given, {value_name(name): value for name, value in values.items()})
         try:
-            lists = executor.chunks(self.top, self.engine.shards)
+            lists = execution.chunks(self.top, self.engine.shards)
             return [_in_memory(c) for one in lists for c in one if c.rows]
         finally:
-            self.engine.finish(executor)
+            self.engine.finish(execution)
 
     def batches(self, given: dict[str, Given]) -> Iterator[pa.RecordBatch]:
         """The rows of the last step as a result."""
         if not any(map(count, given.values())):
             return
-        executor = self._executor(given, {})
+        execution = self._execution(given, {})
         try:
-            for batch in executor.batches(PhysicalPlan(self.top, *self.output, shards=self.engine.shards)):
+            for batch in execution.batches(PhysicalPlan(self.top, *self.output, shards=self.engine.shards)):
                 if batch.num_rows:
                     yield batch
         finally:
-            self.engine.finish(executor)
+            self.engine.finish(execution)
 
-    def _executor(self, given: dict[str, Given], parameters: dict[str, Any]) -> Execution:
-        executor = self.engine.execute(self.kernels, parameters)
-        executor.inputs.update(
-            {id(step): self._flow(step, given.get(name, []), executor) for name, step in self.inputs.items()}
+    def _execution(self, given: dict[str, Given], parameters: dict[str, Any]) -> Execution:
+        execution = self.engine.execute(self.kernels, parameters)
+        execution.inputs.update(
+            {id(step): self._flow(step, given.get(name, []), execution) for name, step in self.inputs.items()}
         )
-        return executor
+        return execution
 
-    def _flow(self, step: Input, rows: Given, executor: Execution) -> Flow:
+    def _flow(self, step: Input, rows: Given, execution: Execution) -> Flow:
         if isinstance(rows, ArrivedRows):
-            return rows.flow(step, self.engine, executor)
+            return rows.flow(step, self.engine, execution)
         shards = self.engine.shards if count(rows) > SPREAD_ROWS else 1
         data = ChunkData(chunk_columns(step.schema), _dealt(rows, shards), self.engine.run.settings.batch_rows)
         data.first = self.engine.positions(data.rows)
@@ -199,7 +200,7 @@ def _named(root: Step) -> Step:
 
 
 def _in_memory(chunk: AnyChunk) -> Chunk:
-    """A chunk that outlives its executor: files of rows that did not fit are closed with it."""
+    """A chunk that outlives its execution: files of rows that did not fit are closed with it."""
     return chunk if isinstance(chunk, Chunk) else Chunk(chunk.order, chunk.rows, list(chunk.arrays))
 
 

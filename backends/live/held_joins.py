@@ -8,11 +8,10 @@ row that is held or to come may want them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.operator import LiveOperator, any_of, compare, negated, parameter, unless_null
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.predicates import conjuncts
 from tsql.planner.physical.operators.join import MIRROR, HashJoin
 from tsql.planner.physical.progress import DAY_US, Progress, moved

@@ -3,7 +3,7 @@ input has ended."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tsql.backends.live.fragments import (
@@ -22,6 +22,7 @@ from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import Call, Expr, Literal, Parameter
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
 from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.filter import Filter

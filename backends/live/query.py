@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from tsql.backends.live.fragments import ArrivedRows, Engine, Fragment, Given, c
 from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, held_step, origin
 from tsql.backends.live.operators_of_steps import operator_of
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.progress import Progress

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends import Run, Settings
 from tsql.backends.io.arrow import ArrowSource
@@ -17,6 +16,7 @@ from tsql.backends.io.watermark import DAY_US, Watermark, micros
 from tsql.backends.local import LocalBackend
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, Literal
+from tsql.kernels.process.arrow_compute import pc
 from tsql.planner import make_plan
 from tsql.planner.logical import nodes as logical
 

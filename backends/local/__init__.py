@@ -81,11 +81,11 @@ class LocalBackend(Backend):
         before, limit = kernels.compile_ms, run.settings.memory_limit
         memory.bound(limit)
         pool = memory.usage()
-        executor = Execution(run, kernels, self.interpret)
-        workers.users.uses(self._user, executor.threads)
+        execution = Execution(run, kernels, self.interpret)
+        workers.users.uses(self._user, execution.threads)
         kernels.runs += 1
         watched = kernels.runs == SECOND and not self.interpret and not run.profile and can_repeat(plan, run.settings)
-        recorder = executor.recorder = Recorder() if watched else None
+        recorder = execution.recorder = Recorder() if watched else None
         recorded: Recording | None = None
         start = time.perf_counter()
         # The live operators are built on this package.
@@ -93,23 +93,23 @@ class LocalBackend(Backend):
 
         try:
             with plan.deep():
-                for batch in batches_by_time(plan, run, self.interpret) if scans_of(plan) else executor.batches(plan):
+                for batch in batches_by_time(plan, run, self.interpret) if scans_of(plan) else execution.batches(plan):
                     run.check()
                     yield batch
             if recorder is not None:
                 recorded = kernels.recording = recorder.recording(
-                    run, executor.shared, executor.threads, time.perf_counter() - start
+                    run, execution.shared, execution.threads, time.perf_counter() - start
                 )
         finally:
-            executor.tell()
+            execution.tell()
             if recorder is not None and recorded is None:
                 recorder.free()
-            executor.close()
+            execution.close()
             memory.unbound(limit)
             memory.rest()
             after = memory.usage()
             run.memory_bytes = {
-                "at most": executor.shared.peak,
+                "at most": execution.shared.peak,
                 "used again": after.recycled - pool.recycled,
                 "fresh": after.fresh - pool.fresh,
                 "idle now": after.idle,
@@ -117,7 +117,7 @@ class LocalBackend(Backend):
             compile_ms = kernels.compile_ms - before
             run.timings_ms["compile"] = compile_ms
             run.timings_ms["run"] = (time.perf_counter() - start) * 1000 - compile_ms
-            run.done_rows = executor.shared.rows_done
+            run.done_rows = execution.shared.rows_done
 
 
 def _close(user: int) -> None:

@@ -63,15 +63,15 @@ class SparkBackend(Backend):
             run.done_rows = run.total_rows or run.done_rows
         run.timings_ms["cluster"] = (time.perf_counter() - begun) * 1000
         kernels = self.kernels.of(plan)
-        executor = Execution(run, kernels, inputs=inputs)
+        execution = Execution(run, kernels, inputs=inputs)
         before = kernels.compile_ms
         try:
             with plan.deep():
-                for batch in executor.batches(plan):
+                for batch in execution.batches(plan):
                     run.check()
                     yield batch
         finally:
-            executor.tell()
+            execution.tell()
             run.timings_ms["compile"] = kernels.compile_ms - before
             run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
 

@@ -1,4 +1,4 @@
-"""What runs in a Spark task: rows of the wire in, a part of the plan by the local executor, rows of the wire out.
+"""What runs in a Spark task: rows of the wire in, a part of the plan by a local execution, rows of the wire out.
 
 Executors import this module and get everything else as plain data (`StagePart`, in JSON): the plan's text, the names of
 the steps that bound the part, parameters and settings. A plan is parsed and compiled once per Python worker. An error
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +41,7 @@ from tsql.backends.spark.wire import (
 from tsql.kernels.expr.errors import SourceError, TsqlError
 from tsql.kernels.expr.types import parse_type
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.movement import Multicast, Redistribute, Reshard
 from tsql.planner.physical.planfile import parse_plan
 from tsql.planner.physical.step import PhysicalPlan, Step
@@ -269,21 +270,21 @@ def _leave(
     part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: dict[int, Dataset | Flow]
 ) -> Iterator[pa.RecordBatch]:
     """Run the part and send its rows on."""
-    executor = Execution(run, program.kernels, inputs=inputs, task=shard)
+    execution = Execution(run, program.kernels, inputs=inputs, task=shard)
     top = program.steps[part.top]
     if part.one_copy and shard != 0:
         return
     if part.output is not None:
         with program.plan.deep():
-            yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
-        executor.tell()
+            yield from map(for_spark, execution.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
+        execution.tell()
         return
     movement = None if part.movement is None else program.steps[part.movement]
     with program.plan.deep():
-        lists = executor.chunks(
+        lists = execution.chunks(
             movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards
         )
-    executor.tell()
+    execution.tell()
     place = shard << 32
     for target, chunks in _targets(movement, lists, part.targets, shard):
         for blob in encode_chunks(chunks):

@@ -6,14 +6,13 @@ gives the state as SQL values, which is what a partial aggregate hands on, and `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.expr.nodes import Literal, SortKey
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,13 @@ class AggregateArgument:
     range: tuple[int, int] | None = None
     nullable: bool = True
     constant: Literal | None = None
+
+    @property
+    def literal(self) -> Literal:
+        """The value of an argument that the binder has made sure is constant."""
+        if self.constant is None:
+            raise TypeError("the argument is not constant")
+        return self.constant
 
 
 class AggregateState:
@@ -93,15 +99,20 @@ class Body:
     branchless = False
     family: str | None = None
     wants_position = False
-    wants_order = False
     counter: int | None = None
     removable = False
     order_keys: tuple[SortKey, ...] = ()
     fields: tuple[str, ...] = ()
+    position: Val
+    order: tuple[Datum, ...]
     transient = ("order", "position")
 
     def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):
         self.inputs, self.result, self.rows = inputs, result, rows
+
+    @property
+    def wants_order(self) -> bool:
+        return False
 
     def init(self, k: PipelineKernel, state: AggregateState) -> None:
         """Set the state of an empty group; zeros unless overridden."""

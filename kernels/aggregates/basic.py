@@ -62,8 +62,10 @@ def sum_type(t: Type) -> Type:
 
 def greatest_sum(input: AggregateArgument, rows: int | None) -> int:
     """No exact sum is further from 0: the bounds of the argument times the number of rows."""
+    if rows is None:
+        return 2**127
     bounds = input.range if input.range is not None else (0, 1) if input.type == BOOLEAN else input.type.bounds
-    return 2**127 if rows is None else max(abs(bounds[0]), abs(bounds[1])) * max(rows, 1)
+    return max(abs(bounds[0]), abs(bounds[1])) * max(rows, 1)
 
 
 class ExactSum(Body):
@@ -75,7 +77,7 @@ class ExactSum(Body):
 
     branchless = True
     counter = 1
-    family = "exact sum"
+    family: str | None = "exact sum"
     removable = True
 
     def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):

@@ -6,8 +6,6 @@ depend on how rows are batched, sharded or scheduled. ORDER BY inside the call r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.kernels.aggregates.base import AggregateState, Body
 from tsql.kernels.aggregates.basic import keep_string, same
 from tsql.kernels.aggregates.registry import aggregate
@@ -16,6 +14,7 @@ from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum, both
 from tsql.kernels.expr.types import BIGINT, Type
 from tsql.kernels.functions.comparison import compare
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 class Kept:
@@ -80,8 +79,9 @@ class Pick(Body):
             at = kept[-1].end
         return kept
 
+    # Computed: the keys of the order are known after the body is made.
     @property
-    def fields(self) -> tuple[str, ...]:
+    def fields(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("i1", "i64", *(f for kept in self.kept for f in kept.fields))
 
     def ranked_by(self, args: tuple[Datum, ...]) -> tuple[Datum, ...]:
@@ -117,7 +117,7 @@ class Pick(Body):
     def _compare(self, k: PipelineKernel, rank: Rank, a: Datum, b: Datum, better: Var, tied: Var) -> None:
         """Set whether a is better than b, and whether they tie."""
         a_null = k.false if a.valid is None else ~a.valid
-        b_null = ~b.valid
+        b_null = k.false if b.valid is None else ~b.valid
         with k.when(a_null | b_null):
             better.set(a_null & ~b_null if rank.nulls_first else b_null & ~a_null)
             tied.set(a_null & b_null)
@@ -138,7 +138,7 @@ class Pick(Body):
         """The position is NULL if there was no row."""
         seen = state.get(0)
         values = (kept.get(state) for kept in self.kept)
-        return (Datum(BIGINT, (state.get(1),), seen), *(d.with_valid(d.valid & seen) for d in values))
+        return (Datum(BIGINT, (state.get(1),), seen), *(d.with_valid(both(d.valid, seen)) for d in values))
 
     def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         position, value, *ranked_by = exported

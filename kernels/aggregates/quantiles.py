@@ -71,11 +71,13 @@ def check_positive_fraction(literals: tuple[Any, ...]) -> str | None:
 
 
 class Words(Body):
-    """Keeps every value as a word. State: the block of words. `as_floats`: integers are kept as doubles."""
+    """Keeps every value as a word. State: the block of words. `as_floats`: integers are kept as doubles. `ranked`:
+    gives the index-th smallest value where the values are not in the block (kernels/windows/ranked.py)."""
 
     decomposable = False
     fields = ("ptr",)
     as_floats = False
+    ranked: Callable[[PipelineKernel, Val], Datum] | None = None
 
     def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):
         super().__init__(inputs, result, rows)
@@ -111,10 +113,14 @@ class Words(Body):
 
     def nth(self, k: PipelineKernel, words: Val, count: Val, index: Val) -> Val:
         """The index-th smallest of the words; what is behind it is not less."""
+        if self.ranked is not None:
+            return self.word(k, self.ranked(k, index))
         return select_nth(k, words, count, index, self.machine)
 
     def following(self, k: PipelineKernel, words: Val, count: Val, index: Val) -> Val:
         """The word behind the index-th, which `nth` has just found."""
+        if self.ranked is not None:
+            return self.word(k, self.ranked(k, index + 1))
         return least(k, words, index + 1, count, self.machine)
 
     def release(self) -> tuple[int, ...]:
@@ -147,7 +153,7 @@ class DiscWords(Words):
     """quantile_disc over words."""
 
     def answer(self, k: PipelineKernel, words: Val, count: Val) -> tuple[Val, ...]:
-        return self.plain(k, self.nth(k, words, count, disc_index(k, self.inputs[1].constant, count)))
+        return self.plain(k, self.nth(k, words, count, disc_index(k, self.inputs[1].literal, count)))
 
 
 class DiscRecords(RecordList):
@@ -162,7 +168,7 @@ class DiscRecords(RecordList):
         return False
 
     def fraction(self) -> Literal:
-        return self.inputs[1].constant
+        return self.inputs[1].literal
 
     def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         self.add(k, state, (args[0].with_valid(None),))
@@ -315,7 +321,7 @@ class QuantileCont(Continuous):
     """The value below which a fraction of all values lies, interpolated between the two nearest."""
 
     def answer(self, k: PipelineKernel, words: Val, count: Val) -> tuple[Val, ...]:
-        return (self.between(k, words, count, fraction_of(self.inputs[1].constant), self.result),)
+        return (self.between(k, words, count, fraction_of(self.inputs[1].literal), self.result),)
 
 
 class Median(Continuous):
@@ -333,7 +339,7 @@ class ApproxQuantile(Continuous):
         return k.max(k.min(n * float(fraction) - 0.5, n - 1.0), k.f64(0.0)), False
 
     def answer(self, k: PipelineKernel, words: Val, count: Val) -> tuple[Val, ...]:
-        return (self.between(k, words, count, fraction_of(self.inputs[1].constant), self.result),)
+        return (self.between(k, words, count, fraction_of(self.inputs[1].literal), self.result),)
 
     def whole(self, k: PipelineKernel, mixed: Val) -> Val:
         return k.unary("rint", mixed)

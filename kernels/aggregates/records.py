@@ -5,6 +5,8 @@ are (offset, length) into the state's block of text (see kernels/runtime/lists.p
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tsql.kernels.aggregates.base import Body, field_offsets, fields_bytes
 from tsql.kernels.codegen.lang import Kernel, Val
 from tsql.kernels.emit.context import PipelineKernel
@@ -91,7 +93,9 @@ class Records:
             k, lambda i: self.value(k, a, text, i), self.position(k, a), values.__getitem__, self.position(k, b)
         )
 
-    def precedes(self, k: Kernel, a: object, a_position: Val, b: object, b_position: Val) -> Val:
+    def precedes(
+        self, k: Kernel, a: Callable[[int], Datum], a_position: Val, b: Callable[[int], Datum], b_position: Val
+    ) -> Val:
         """As `before`, for values that `a(index)` and `b(index)` give."""
         result, tied = k.var(k.false), k.var(k.true)
         for index, descending, nulls_first in self.order:

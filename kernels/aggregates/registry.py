@@ -7,11 +7,16 @@ optionally `remove` (`base.py`). `planner/bind/binder.py` uses only the signatur
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsql.kernels.expr.types import Type
 from tsql.kernels.functions.registry import Pattern, Registry
+from tsql.kernels.process.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from tsql.kernels.aggregates.base import Body
+
+B = TypeVar("B", bound="Body")
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class AggregateFunction:
     name: str
     args: tuple[Pattern, ...]
     returns: Type | Callable[..., Type]
-    body: Any
+    body: Callable[..., Body]
     variadic: bool = False
     constant: tuple[int, ...] = ()
     ordered: bool = False
@@ -35,8 +40,13 @@ class AggregateFunction:
     def return_type(self, types: tuple[Type, ...]) -> Type:
         return self.returns(*types) if callable(self.returns) else self.returns
 
+    @property
+    def module(self) -> str:
+        """Where it is registered."""
+        return self.body.__module__
 
-AGGREGATES = Registry()
+
+AGGREGATES: Registry[AggregateFunction] = Registry("tsql.kernels.aggregates")
 
 
 def aggregate(
@@ -47,10 +57,10 @@ def aggregate(
     constant: tuple[int, ...] = (),
     ordered: bool = False,
     check: Callable[[tuple[Any, ...]], str | None] | None = None,
-) -> Callable[[type], type]:
+) -> Callable[[type[B]], type[B]]:
     """Register an aggregate class under one or more names."""
 
-    def register(body: type) -> type:
+    def register(body: type[B]) -> type[B]:
         for name in names:
             AGGREGATES.add(AggregateFunction(name, tuple(args), returns, body, variadic, constant, ordered, check))
         return body

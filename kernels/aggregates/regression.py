@@ -17,7 +17,7 @@ COUNT, MEAN_X, MEAN_Y, CO_MOMENT, SQUARES_X, SQUARES_Y = range(6)
 class Pairs(Moments):
     """State: count, means of x and y, sum of the products of differences, sums of squared differences of x and of y."""
 
-    fields = ("i64", "f64", "f64", "f64", "f64", "f64")
+    fields: tuple[str, ...] = ("i64", "f64", "f64", "f64", "f64", "f64")
 
     def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         y, x = args[0].value, args[1].value

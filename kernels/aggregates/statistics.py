@@ -266,6 +266,6 @@ class GeometricMean(AvgInexact):
     def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         mean = super().finish(k, state)
         value = k.var(k.f64(0.0))
-        with k.when(mean.valid):
+        with k.when(k.true if mean.valid is None else mean.valid):
             value.set(k.call("exp", mean.value))
         return Datum(DOUBLE, (value.value,), mean.valid)

@@ -107,7 +107,7 @@ class StringAgg(RecordList):
 
         if len(self.inputs) == 1:
             return k.static(b","), k.i64(1)
-        return emit_literal(k, self.inputs[1].constant).parts
+        return emit_literal(k, self.inputs[1].literal).text
 
     def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         block, text = state.get(0), state.get(1)

@@ -18,7 +18,7 @@ MONTH_DAYS = 30
 class Sums(Body):
     """State: count, then exact sums."""
 
-    fields = ("i64", "i128")
+    fields: tuple[str, ...] = ("i64", "i128")
     removable = True
 
     def add(self, state: AggregateState, count: Val, *terms: Val) -> None:

@@ -5,17 +5,17 @@ The encoding is chosen once per column from all of its values, so that one kerne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.emit.batch import Dictionary, Layout, SourceColumn, arrow_layout, round_range
 from tsql.kernels.expr.statistics import ColumnStatistics
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.arrow_compute import pc
+from tsql.kernels.process.quick_dataclass import dataclass
 
 BLOCK_ROWS = 1 << 16
 SAMPLE_ROWS = 20_000

@@ -157,10 +157,8 @@ class ColumnFile:
     def damaged(self, reason: str) -> StorageError:
         return StorageError(f"{self.path.name} is damaged: {reason}", hint="restore the database from a copy")
 
-    def buffer(self, place: Place | None) -> pa.Buffer | None:
+    def buffer(self, place: Place) -> pa.Buffer:
         """A buffer, its checksum verified."""
-        if place is None:
-            return None
         found = self._buffers.get(place)
         if found is None:
             offset, length, checksum = place
@@ -249,9 +247,10 @@ class FileColumn(BlockColumn):
     @cached_property
     def data(self) -> np.ndarray | pa.Array:  # type: ignore[override]
         entry = self.entry
-        buffers = [None if place is None else self.file.buffer(tuple(place)) for place in entry["buffers"]]
         if "numpy" in entry:
-            return np.frombuffer(buffers[0], entry["numpy"])[self.start : self.start + self.rows]
+            stored = np.frombuffer(self.file.buffer(tuple(entry["buffers"][0])), entry["numpy"])
+            return stored[self.start : self.start + self.rows]
+        buffers = [None if place is None else self.file.buffer(tuple(place)) for place in entry["buffers"]]
         kind, machine = entry["layout"][0], entry["layout"][1]
         at = self.start // 8 if kind == "bits" else self.start * (16 if kind == "interval" else BYTES[machine])
         arrow = _arrow_type(parse_type(entry["type"]), entry["large"])

@@ -8,21 +8,21 @@ a NULL is a value like any other, and every row has a key."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.blocks.encode import one_array, stored_integers
 from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.blocks.table import BlockTable, decode
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.arrow_compute import pc
 
 FEW_KEYS = 64
 """So many keys are looked up one by one; more are compared with all keys of a piece at once."""
 
-Keys = np.ndarray | pa.Array
+Keys: TypeAlias = "np.ndarray | pa.Array"
 
 
 class KeyColumn:
@@ -75,6 +75,7 @@ class _Index:
         if isinstance(self.keys, np.ndarray):
             at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
             return np.where(self.keys[at] == wanted, self.rows[at], -1)
+        assert not isinstance(wanted, np.ndarray), "keys of one kind"
         if len(wanted) > FEW_KEYS:
             at = np.asarray(pc.index_in(wanted, value_set=self.keys).fill_null(-1)).astype(np.int64)
             return np.where(at >= 0, self.rows[at], -1)

@@ -17,9 +17,9 @@ def merged_statistics(t: Type, pieces: list[tuple[int, ColumnStatistics]]) -> Co
     known = [(rows, s) for rows, s in pieces if rows and s.distinct != 0]
     if not known:
         return ColumnStatistics(nulls=nulls, distinct=0)
-    distinct = [s.distinct for _, s in known]
+    distinct = [s.distinct for _, s in known if s.distinct is not None]
     most: int | None = None
-    if all(d is not None for d in distinct):
+    if len(distinct) == len(known):
         keys = all(d * 2 > rows for (rows, _), d in zip(known, distinct, strict=True))
         most = sum(distinct) if keys else max(distinct)
     if any(not s.exact or s.minimum is None or s.maximum is None for _, s in known):

@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.blocks.encode import (
     BLOCK_ROWS,
@@ -25,9 +24,10 @@ from tsql.kernels.blocks.encode import (
 )
 from tsql.kernels.blocks.file import FileColumn
 from tsql.kernels.codegen.kir import BYTES
-from tsql.kernels.emit.batch import SourceColumn, arrow_layout, round_range
+from tsql.kernels.emit.batch import Dictionary, SourceColumn, arrow_layout, round_range
 from tsql.kernels.expr.statistics import ColumnStatistics
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.arrow_compute import pc
 
 
 class PlainColumn(BlockColumn):
@@ -84,7 +84,7 @@ def encode_fitting(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn | 
     if isinstance(like, PlainColumn):
         return plain(source.name, source.type, one_array(column))
     if source.dictionary is not None:
-        return _like_dictionary(like, column)
+        return _like_dictionary(like, source.dictionary, column)
     if (
         source.layout.kind == "fixed"
         and source.layout.machine in ("i8", "i16", "i32", "i64")
@@ -94,9 +94,8 @@ def encode_fitting(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn | 
     return None if source.type.is_string else encode(source.name, source.type, column)
 
 
-def _like_dictionary(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn | None:
-    source = like.source
-    values = source.dictionary.values
+def _like_dictionary(like: BlockColumn, dictionary: Dictionary, column: pa.ChunkedArray) -> BlockColumn | None:
+    source, values = like.source, dictionary.values
     codes = one_array(pc.index_in(column, value_set=values))
     if codes.null_count != column.null_count:
         return None
@@ -222,8 +221,8 @@ def renamed(column: BlockColumn, name: str) -> BlockColumn:
 
 def _array_view(column: BlockColumn, start: int, rows: int, validity: pa.Buffer | None) -> pa.Array:
     """A slice whose offset is 0, as kernels expect."""
-    array, kind = column.data, column.source.layout.kind
-    buffers = array.buffers()
+    array: pa.Array = column.data
+    kind, buffers = column.source.layout.kind, array.buffers()
     width = 16 if kind == "interval" else BYTES[column.source.layout.machine]
     at = start // 8 if kind == "bits" else start * width
     return pa.Array.from_buffers(array.type, rows, [validity, buffers[1].slice(at), *buffers[2:]])

@@ -233,7 +233,9 @@ class StoredTable(BlockTable):
 
     def delete(self, places: np.ndarray) -> StoredTable:
         """The table without the rows at these places (sorted, each once)."""
-        extents, tail, start = [], [], 0
+        extents: list[BlockTable] = []
+        tail: list[BlockTable] = []
+        start = 0
         for number, piece in enumerate(self.pieces):
             mine = places[np.searchsorted(places, start) : np.searchsorted(places, start + piece.rows)] - start
             kept = [piece] if not len(mine) else self._without(piece, mine, number >= len(self.extents))
@@ -264,7 +266,9 @@ class StoredTable(BlockTable):
     def update(self, places: np.ndarray, values: Mapping[str, pa.Array]) -> StoredTable:
         """The table with other values of some columns at these places (sorted, each once); only blocks with such rows
         are written."""
-        extents, tail, start = [], [], 0
+        extents: list[BlockTable] = []
+        tail: list[BlockTable] = []
+        start = 0
         for number, piece in enumerate(self.pieces):
             low, high = np.searchsorted(places, start), np.searchsorted(places, start + piece.rows)
             mine = {name: array.slice(low, high - low) for name, array in values.items()}

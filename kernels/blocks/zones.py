@@ -3,6 +3,8 @@ match."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tsql.kernels.blocks.encode import BlockColumn
@@ -33,14 +35,15 @@ def possible_blocks(where: Expr | None, columns: dict[str, BlockColumn], blocks:
         case InList(Column(name), options) if all(isinstance(o, Literal) for o in options):
             possible[:] = False
             for option in options:
+                assert isinstance(option, Literal)
                 one = np.ones(blocks, np.bool_)
                 _compare(one, columns.get(name), "=", option.value)
                 possible |= one
     return possible
 
 
-def _compare(possible: np.ndarray, column: BlockColumn | None, op: str, value: object) -> None:
-    if column is None or column.lows is None:
+def _compare(possible: np.ndarray, column: BlockColumn | None, op: str, value: Any) -> None:
+    if column is None or column.lows is None or column.highs is None:
         return
     if value is None:
         possible[:] = False

@@ -20,7 +20,9 @@ RELOCATION = struct.Struct("=QIIq")
 MACHINES = {"x86_64": 62, "aarch64": 183}
 ORDER = 1 if sys.byteorder == "little" else 2
 MACHINE = MACHINES.get(os.uname().machine)
-RELOCATIONS = {62: {1: 8, 2: 4, 4: 4, 9: 4, 10: 4, 11: 4, 24: 8, 25: 8, 27: 8, 29: 8, 41: 4, 42: 4}}.get(MACHINE)
+RELOCATIONS = (
+    {1: 8, 2: 4, 4: 4, 9: 4, 10: 4, 11: 4, 24: 8, 25: 8, 27: 8, 29: 8, 41: 4, 42: 4} if MACHINE == 62 else None
+)
 """The kinds of relocations that the linker of this machine knows, and how many bytes each changes; None where nobody
 has listed them."""
 

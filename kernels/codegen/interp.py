@@ -25,7 +25,7 @@ Step = Callable[[Frame], Any]
 BREAK = object()
 """What a block returns when a `break_if` fired; a tuple means `ret`."""
 
-_C = {
+_C: dict[str, type[ctypes._SimpleCData[Any]]] = {
     "i1": ctypes.c_uint8,
     "i8": ctypes.c_int8,
     "i16": ctypes.c_int16,
@@ -265,7 +265,7 @@ class Interpreter:
         if name not in self._compiled:
             self._compiled[name] = (len(function.types), self._block(function, function.body))
         size, body = self._compiled[name]
-        frame = [None] * size
+        frame: Frame = [None] * size
         frame[: len(args)] = [unsigned(a, 64) if t == "ptr" else a for a, t in zip(args, function.params, strict=True)]
         signal = _run(body, frame)
         return signal[0] if isinstance(signal, tuple) else None
@@ -274,30 +274,21 @@ class Interpreter:
         return [self._step(f, op) for op in ops]
 
     def _step(self, f: KirFunction, op: Op) -> Step:
-        dst, args = op.dst, op.args
-        types = [f.types[a] for a in args]
+        if op.name == "call":
+            return self._call(op)
+        return self._effect(f, op) if op.dst is None else self._value(f, op, op.dst)
+
+    def _effect(self, f: KirFunction, op: Op) -> Step:
+        """An op that gives no value."""
+        args = op.args
         match op.name:
-            case "const":
-                value = round_f32(op.attr) if op.type == "f32" else op.attr
-                return lambda r: r.__setitem__(dst, value)
-            case "symbol":
-                return lambda r: r.__setitem__(dst, HOST_SYMBOLS[op.attr])
-            case "var" | "get":
-                return lambda r: r.__setitem__(dst, r[args[0]])
             case "set":
                 return lambda r: r.__setitem__(args[0], r[args[1]])
-            case "select":
-                return lambda r: r.__setitem__(dst, r[args[1]] if r[args[0]] else r[args[2]])
-            case "load":
-                return lambda r: r.__setitem__(dst, load(op.type, r[args[0]]))
             case "store":
-                return lambda r: store(types[1], r[args[0]], r[args[1]])
-            case "offset":
-                return lambda r: r.__setitem__(dst, unsigned(r[args[0]] + r[args[1]], 64))
+                stored = f.types[args[1]]
+                return lambda r: store(stored, r[args[0]], r[args[1]])
             case "prefetch":
                 return lambda r: None
-            case "atomic_add" | "cas":
-                return self._atomic(op)
             case "loop":
                 body = self._block(f, op.blocks[0])
                 return (lambda r: _loop(body, r)) if self.turns is None else (lambda r: self._counted_loop(body, r))
@@ -308,12 +299,32 @@ class Interpreter:
                 return lambda r: _run(then if r[args[0]] else otherwise, r)
             case "ret":
                 return lambda r: (r[args[0]] if args else None,)
-            case "call":
-                return self._call(op)
+        raise ValueError(f"{op.name} gives a value, and has no number for it")
+
+    def _value(self, f: KirFunction, op: Op, dst: int) -> Step:
+        """An op that sets the value `dst`."""
+        args = op.args
+        made, types = f.types[dst], [f.types[a] for a in args]
+        match op.name:
+            case "const":
+                value = round_f32(op.attr) if made == "f32" else op.attr
+                return lambda r: r.__setitem__(dst, value)
+            case "symbol":
+                return lambda r: r.__setitem__(dst, HOST_SYMBOLS[op.attr])
+            case "var" | "get":
+                return lambda r: r.__setitem__(dst, r[args[0]])
+            case "select":
+                return lambda r: r.__setitem__(dst, r[args[1]] if r[args[0]] else r[args[2]])
+            case "load":
+                return lambda r: r.__setitem__(dst, load(made, r[args[0]]))
+            case "offset":
+                return lambda r: r.__setitem__(dst, unsigned(r[args[0]] + r[args[1]], 64))
+            case "atomic_add" | "cas":
+                return self._atomic(op, dst)
         if len(args) == 2:
             make = (
                 _compare
-                if op.type == "i1" and not op.name.endswith("overflows") and op.name not in ("and", "or", "xor")
+                if made == "i1" and not op.name.endswith("overflows") and op.name not in ("and", "or", "xor")
                 else _overflows
                 if op.name.endswith("overflows")
                 else _binary
@@ -321,12 +332,12 @@ class Interpreter:
             f2 = make(op.name, types[0])
             a, b = args
             return lambda r: r.__setitem__(dst, f2(r[a], r[b]))
-        f1 = _unary(op.name, op.type) if types[0] == op.type else _convert(op.name, types[0], op.type)
+        f1 = _unary(op.name, made) if types[0] == made else _convert(op.name, types[0], made)
         a = args[0]
         return lambda r: r.__setitem__(dst, f1(r[a]))
 
     def _counted_loop(self, body: list[Step], frame: Frame) -> Any:
-        while True:
+        while self.turns is not None:
             self.turns -= 1
             if self.turns < 0:
                 raise TooLong
@@ -334,8 +345,8 @@ class Interpreter:
             if signal is not None:
                 return None if signal is BREAK else signal
 
-    def _atomic(self, op: Op) -> Step:
-        dst, args = op.dst, op.args
+    def _atomic(self, op: Op, dst: int) -> Step:
+        args = op.args
 
         def atomic_add(r: Frame) -> None:
             with _ATOMIC:

@@ -11,8 +11,10 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 INTEGERS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128}
 FLOATS = {"f32": 32, "f64": 64}
@@ -123,7 +125,7 @@ class Module:
         return hashlib.sha256(self.text().encode()).hexdigest()[:32]
 
 
-def print_const(type: str, value: Any) -> str:
+def print_const(type: str | None, value: Any) -> str:
     if type in FLOATS:
         return (
             "nan"
@@ -217,7 +219,7 @@ def parse(text: str) -> Module:
         op = _parse_op(line)
         if op is None:
             raise bad
-        if op.dst is not None:
+        if op.dst is not None and op.type is not None:
             function.types.extend([""] * (op.dst + 1 - len(function.types)))
             function.types[op.dst] = op.type
         blocks[-1].append(op)

@@ -8,7 +8,7 @@ Python `if` on a kernel value fails at once. `@routine` makes a function that is
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from tsql.kernels.codegen.kir import BYTES, EXTERNS, FLOATS, INTEGERS, KirFunction, Module, Op
 from tsql.kernels.codegen.passes import PURE, prune
@@ -180,14 +180,14 @@ class Val:
 class Var:
     """A mutable slot: read `.value`, assign `.value = v` or call `.set(v)`."""
 
-    __slots__ = ("id", "k", "type")
+    __slots__ = ("k", "slot", "type")
 
-    def __init__(self, k: Kernel, id: int, type: str):
-        self.k, self.id, self.type = k, id, type
+    def __init__(self, slot: Val):
+        self.k, self.slot, self.type = slot.k, slot, slot.type
 
     @property
     def value(self) -> Val:
-        return self.k.emit("get", self.type, self)
+        return self.k.emit("get", self.type, self.slot)
 
     @value.setter
     def value(self, v: Any) -> None:
@@ -195,7 +195,7 @@ class Var:
 
     def set(self, v: Any) -> None:
         v = v if isinstance(v, Val) else self.k.const(self.type, v)
-        self.k.emit("set", None, self, v)
+        self.k.emit("set", None, self.slot, v)
 
 
 class OpenBlock:
@@ -211,7 +211,7 @@ class OpenBlock:
         self.k._scopes.append(object())
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         k = self.k
         k._blocks.pop()
         k._scopes.pop()
@@ -246,7 +246,7 @@ class Range(OpenBlock):
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.index.set(self.at + self.step)
-        super().__exit__()
+        super().__exit__(kind)
 
 
 class Kernel:
@@ -267,9 +267,18 @@ class Kernel:
         """Values that depend on nothing but their arguments, by their operation, and the block that each was made
         in."""
 
+    @overload
+    def emit(self, name: str, type: str, *args: Val, attr: Any = None, blocks: tuple[list[Op], ...] = ()) -> Val: ...
+
+    @overload
+    def emit(self, name: str, type: None, *args: Val, attr: Any = None, blocks: tuple[list[Op], ...] = ()) -> None: ...
+
+    @overload
     def emit(
-        self, name: str, type: str | None, *args: Val | Var, attr: Any = None, blocks: tuple[list[Op], ...] = ()
-    ) -> Any:
+        self, name: str, type: str | None, *args: Val, attr: Any = None, blocks: tuple[list[Op], ...] = ()
+    ) -> Any: ...
+
+    def emit(self, name: str, type: str | None, *args: Val, attr: Any = None, blocks: tuple[list[Op], ...] = ()) -> Any:
         """Append an op; returns its value if it has a type. What was computed before in a block that is still open is
         not computed again: operators ask for the same addresses and conditions many times, and every op has its price
         until LLVM is done with it."""
@@ -369,8 +378,7 @@ class Kernel:
 
     def var(self, init: Val) -> Var:
         """A mutable slot with a first value."""
-        value = self.emit("var", init.type, init)
-        return Var(self, value.id, init.type)
+        return Var(self.emit("var", init.type, init))
 
     def select(self, cond: Val, a: Val, b: Val) -> Val:
         return self.emit("select", a.type, cond, a, b)
@@ -429,7 +437,7 @@ class Kernel:
         """Stores `desired` if the i64 there equals `expected`; returns what was there."""
         return self.emit("cas", "i64", pointer, expected, desired)
 
-    def call(self, name: str, *args: Val | int) -> Any:
+    def call(self, name: str, *args: Val | float) -> Any:
         """Call a C function of `EXTERNS`."""
         returns, params = EXTERNS[name]
         return self.emit(

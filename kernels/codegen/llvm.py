@@ -13,7 +13,6 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +29,7 @@ from tsql.kernels.codegen.object_cache import UNUSABLE, read_entry, write_later
 from tsql.kernels.codegen.objects import ObjectCode
 from tsql.kernels.codegen.render import render, shared_names
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime import pool
 
 MEMORY_CALLS = ("malloc", "calloc", "realloc", "free")
@@ -87,7 +87,7 @@ class Compiled:
     def function(self) -> Any:
         """main as a ctypes function of three words (ctx, morsels, count); calling it releases the GIL. Who holds it
         holds the code."""
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
+        function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
         function.tracker = self.tracker
         return function
 
@@ -148,7 +148,9 @@ class Compiler:
 
     def _machine(self, opt: int) -> Any:
         """The target machine of a level; each thread has its own."""
-        made = self._own.__dict__
+        made: dict[int, Any] | None = getattr(self._own, "machines", None)
+        if made is None:
+            made = self._own.machines = {}
         if opt not in made:
             made[opt] = self._make_machine(opt)
         return made[opt]

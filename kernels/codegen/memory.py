@@ -14,7 +14,6 @@ import resource
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from tsql.kernels.codegen.host_symbols import HOST_SYMBOLS
 from tsql.kernels.expr.errors import OutOfMemoryError
 from tsql.kernels.process import forks, garbage
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime import pool as words
 
 _libc = ctypes.CDLL(None)
@@ -126,17 +126,15 @@ compiled_by: list[Callable[[], Any]] = []
 
 def functions() -> Functions:
     """The compiled functions of the pool."""
-    if _functions is None:
-        are_at(compiled_by[0]())
-    return _functions
+    return are_at(compiled_by[0]()) if _functions is None else _functions
 
 
-def are_at(at: Any) -> None:
+def are_at(at: Any) -> Functions:
     """The functions have been compiled: kernels may call them from now on."""
     global _functions
     if _functions is None:
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        kinds = (
+        kinds: tuple[tuple[Any, ...], ...] = (
             (pointer, size),
             (pointer, size, size),
             (pointer, pointer, size),
@@ -148,6 +146,7 @@ def are_at(at: Any) -> None:
         _functions = Functions(
             *(ctypes.CFUNCTYPE(*kind)(at[name]) for kind, name in zip(kinds, words.EXPORTS, strict=True))
         )
+    return _functions
 
 
 def _before_fork() -> None:

@@ -8,9 +8,10 @@ does not matter whose routine it is."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tsql.kernels.codegen.elf import DamagedObject, check_object
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -143,18 +143,23 @@ class _Renderer:
     def block(self, ops: list[Op]) -> None:
         names, types = self.names, self.types
         for op in ops:
-            name, args = op.name, op.args
+            name, dst, args = op.name, op.dst, op.args
+            if dst is None:
+                self.op(op)
             # Most operations are one line over two values; `put` is for what may follow the end of a block.
-            if name in _INT_BINARY and not self.closed:
+            elif name in _INT_BINARY and not self.closed:
                 t = types[args[0]]
                 table = _INT_BINARY if t[0] == "i" else _FLOAT_BINARY
-                self.lines.append(f"  {names[op.dst]} = {table[name]} {t} {names[args[0]]}, {names[args[1]]}")
+                self.lines.append(f"  {names[dst]} = {table[name]} {t} {names[args[0]]}, {names[args[1]]}")
             elif name == "load" and not self.closed:
-                self.lines.append(f"  {names[op.dst]} = load {types[op.dst]}, ptr {names[args[0]]}, align 1")
+                self.lines.append(f"  {names[dst]} = load {types[dst]}, ptr {names[args[0]]}, align 1")
             elif name == "offset" and not self.closed:
-                self.lines.append(f"  {names[op.dst]} = getelementptr i8, ptr {names[args[0]]}, i64 {names[args[1]]}")
+                self.lines.append(f"  {names[dst]} = getelementptr i8, ptr {names[args[0]]}, i64 {names[args[1]]}")
             elif name == "const":
-                names[op.dst] = _constant(op.type, op.attr)
+                names[dst] = _constant(self.f.types[dst], op.attr)
+            elif name == "symbol":
+                self.declared.add(f"@{op.attr} = external global i8")
+                names[dst] = f"@{op.attr}"
             else:
                 self.op(op)
 
@@ -165,9 +170,6 @@ class _Renderer:
         t = _type(types[0]) if types else ""
         out = f"%v{op.dst}"
         match op.name:
-            case "symbol":
-                self.declared.add(f"@{op.attr} = external global i8")
-                names[op.dst] = f"@{op.attr}"
             case "get":
                 self.put(f"{out} = load {_type(op.type)}, ptr {args[0]}")
             case "set":

@@ -122,7 +122,9 @@ RULES |= dict.fromkeys(COMPARISONS, _comparison)
 RULES |= dict.fromkeys(
     OVERFLOWS, lambda op, a: len(a) == 2 and a[0] == a[1] and a[0] in INTEGERS and a[0] != "i1" and op.type == "i1"
 )
-RULES |= dict.fromkeys(CONVERSIONS, lambda op, a: len(a) == 1 and _conversion(op.name, a[0], op.type))
+RULES |= dict.fromkeys(
+    CONVERSIONS, lambda op, a: len(a) == 1 and op.type is not None and _conversion(op.name, a[0], op.type)
+)
 RULES |= dict.fromkeys(UNARY_FLOAT, lambda op, a: len(a) == 1 and a[0] == op.type and a[0] in FLOATS)
 RULES |= dict.fromkeys(
     UNARY_INT,

@@ -8,13 +8,14 @@ from Arrow arrays or blocks and keeps these alive while a kernel runs; kernels o
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 HEADER_BYTES = 16
 COLUMN_BYTES = 32

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.codegen.kir import Module, Op
 from tsql.kernels.codegen.lang import Kernel, Val, Var, routine
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 CANCEL = 0  # ptr to an i64 that becomes non-zero when the run is cancelled
 STATUS = 8  # i64: 0, or the number of the failure site

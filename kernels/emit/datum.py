@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from tsql.kernels.codegen.kir import INTEGERS
 from tsql.kernels.codegen.lang import Kernel, Val
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from tsql.kernels.emit.context import PipelineKernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,18 @@ class Datum:
         return self.parts[1]
 
     @property
+    def text(self) -> tuple[Val, Val]:
+        """The pointer and the length of a string."""
+        pointer, length = self.parts
+        return pointer, length
+
+    @property
+    def span(self) -> tuple[Val, Val, Val]:
+        """The months, days and microseconds of an interval."""
+        months, days, micros = self.parts
+        return months, days, micros
+
+    @property
     def bounds(self) -> tuple[int, int]:
         """The tightest known bounds of an integer-like value."""
         if self.range is not None:
@@ -66,6 +82,24 @@ class Datum:
         return replace(self, valid=valid)
 
 
+class Row(Protocol):
+    """A row while it is being emitted."""
+
+    def column(self, k: PipelineKernel, name: str) -> Datum: ...
+
+
+@overload
+def both(a: Val, b: Val | None) -> Val: ...
+
+
+@overload
+def both(a: Val | None, b: Val) -> Val: ...
+
+
+@overload
+def both(a: Val | None, b: Val | None) -> Val | None: ...
+
+
 def both(a: Val | None, b: Val | None) -> Val | None:
     """The conjunction of two validities, where None is always true."""
     if a is None or b is None:
@@ -85,7 +119,7 @@ def null(k: Kernel, type: Type) -> Datum:
     return Datum(type, tuple(k.const(t, 0) for t in type.parts), k.false)
 
 
-def literal_parts(k: Any, type: Type, value: Any) -> tuple[Val, ...]:
+def literal_parts(k: Kernel, type: Type, value: Any) -> tuple[Val, ...]:
     """Registers with a constant that is baked into the kernel (fixed-width types)."""
     if type.name == "INTERVAL":
         return tuple(k.const(t, v) for t, v in zip(type.parts, value, strict=True))

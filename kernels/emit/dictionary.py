@@ -89,14 +89,15 @@ def _on_batch_codes(k: PipelineKernel, expr: Expr, name: str, d: CodeDatum) -> D
 
 def _comparison(expr: Expr) -> tuple[str, Literal] | None:
     """(operator, constant) of a comparison of a string column with a constant."""
+    found: tuple[str, Literal]
     match expr:
         case Call("=" | "<>" | "<" | "<=" | ">" | ">=" as op, (Column() as column, Literal() as literal)):
-            pass
+            found = op, literal
         case Call("=" | "<>" | "<" | "<=" | ">" | ">=" as mirrored, (Literal() as literal, Column() as column)):
-            op = MIRROR[mirrored]
+            found = MIRROR[mirrored], literal
         case _:
             return None
-    return (op, literal) if column.type.is_string and literal.value is not None else None
+    return found if column.type.is_string and literal.value is not None else None
 
 
 def _is_decidable(expr: Expr) -> bool:

@@ -6,14 +6,14 @@ these need, so that more entries fit a cache. Strings that do not outlive the qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.keys import KeyField
+from tsql.kernels.emit.rows import CodeDatum
 from tsql.kernels.functions.arithmetic import number
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import table_string
 
 NARROW = (("i8", 7), ("i16", 15), ("i32", 31), ("i64", 63))
@@ -78,6 +78,7 @@ class EntryLayout:
     def _words(self, k: PipelineKernel, table: Val, place: EntryPlace, d: Datum) -> tuple[Val, ...]:
         f = place.field
         if f.column is not None:
+            assert isinstance(d, CodeDatum), "a column of codes"
             return (d.code,)
         if f.type.is_string:
             length = d.len if d.valid is None else k.select(d.valid, d.len, k.i64(0))

@@ -6,21 +6,15 @@ is the same kernel; literals in arithmetic are baked in, because their bounds ch
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel, Slot
-from tsql.kernels.emit.datum import Datum, all_valid, both, literal_parts, null, smallest_int
+from tsql.kernels.emit.datum import Datum, Row, all_valid, both, literal_parts, null, smallest_int
 from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, InList, Literal, Parameter
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.functions.registry import SCALARS, Function
 from tsql.kernels.process import stopping
-
-
-class Row(Protocol):
-    """A row while it is being emitted."""
-
-    def column(self, k: PipelineKernel, name: str) -> Datum: ...
 
 
 def emit(k: PipelineKernel, expr: Expr, row: Row) -> Datum:
@@ -129,6 +123,8 @@ def _lazily(k: PipelineKernel, function: Function, args: tuple[Datum, ...], vali
 
 
 def _body(k: PipelineKernel, function: Function, args: tuple[Datum, ...], expr: Expr) -> Any:
+    if function.emit is None:
+        raise TypeError(f"{function.name} is evaluated by the host")
     return function.emit(k, expr.type, *args) if function.typed else function.emit(k, *args)
 
 
@@ -195,8 +191,9 @@ def _emit_in_list(k: PipelineKernel, expr: InList, row: Row) -> Datum:
     options = [o for o in expr.options if not (isinstance(o, Literal) and o.value is None)]
     found = k.false
     unknown = k.false if len(options) == len(expr.options) else k.true
-    if len(options) > SHORT_LIST and all(isinstance(o, Literal) for o in options):
-        known = emit_long_list(k, arg.with_valid(None), options)
+    constants = [o for o in options if isinstance(o, Literal)]
+    if len(options) > SHORT_LIST and len(constants) == len(options):
+        known = emit_long_list(k, arg.with_valid(None), constants)
         if known is not None:
             return Datum(BOOLEAN, (known,), both(arg.valid, known | ~unknown))
     for option in options:

@@ -5,7 +5,7 @@ if they are equally long, as in GROUP BY."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from tsql.kernels.aggregates.base import field_offsets, fields_bytes
 from tsql.kernels.codegen.lang import Val
@@ -16,6 +16,7 @@ from tsql.kernels.emit.rows import CodeDatum, dictionary_pointer, dictionary_str
 from tsql.kernels.expr.types import Type
 from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.functions.comparison import interval_order
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import table_string
 from tsql.kernels.runtime.text.strings import mix64, str_eq, str_hash
 
@@ -44,6 +45,13 @@ class KeyField:
         if isinstance(d, CodeDatum) and d.column.dictionary is not None:
             return KeyField(name, d.type, d.valid is not None, (0, max(0, len(d.column.dictionary) - 1)), d.column)
         return KeyField(name, d.type, d.valid is not None, d.range, None, d.stable)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The range of a key that has one."""
+        if self.range is None:
+            raise TypeError(f"{self.name} has no bounds")
+        return self.range
 
     @property
     def exact(self) -> bool:
@@ -75,6 +83,7 @@ class KeyField:
 
     def _words(self, k: PipelineKernel, d: Datum) -> tuple[Val, ...]:
         if self.column is not None:
+            assert isinstance(d, CodeDatum), "a column of codes"
             return (d.code,)
         if self.type.is_string:
             return d.parts
@@ -133,7 +142,7 @@ class KeyLayout:
             at += fields_bytes(f.machines)
         self.end = at
 
-    def words(self, k: PipelineKernel, data: list[Datum]) -> tuple[Val, list[tuple[Val, ...]]]:
+    def words(self, k: PipelineKernel, data: Sequence[Datum]) -> tuple[Val, list[tuple[Val, ...]]]:
         """The NULL flags and the stored words of the key of a row."""
         nulls = k.i64(0)
         for bit, (f, d) in enumerate(zip(self.keys, data, strict=True)):
@@ -174,6 +183,6 @@ class KeyLayout:
     def read(self, k: PipelineKernel, entry: Val, index: int) -> Datum:
         f = self.keys[index]
         valid = None
-        if f.nullable:
+        if f.nullable and self.nulls_at is not None:
             valid = (k.load("i64", k.offset(entry, self.nulls_at)) & (1 << index)) == 0
         return f.read(k, self.stored(k, entry, index), valid)

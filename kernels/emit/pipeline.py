@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, reduce
 from itertools import takewhile
 from operator import and_
@@ -23,6 +23,7 @@ from tsql.kernels.emit.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.emit.context import CHECK_ROWS, COUNTER, ROWS_DONE, STATUS, PipelineKernel, Program
 from tsql.kernels.emit.rows import CachedRow, ColumnPointers, DerivedRow, MorselRow, SelectedRow, load_pointers
 from tsql.kernels.expr.nodes import Column
+from tsql.kernels.process.quick_dataclass import dataclass
 
 Push = Callable[[PipelineKernel, CachedRow], None]
 
@@ -55,11 +56,13 @@ class Operator:
     tallies = False
     """Whether its condition counts the rows that do not pass, for the user."""
 
-    renames: dict[str, Column] | None = None
-    """For one that only gives columns other names: what they are below."""
-
     by_shard = False
     """Whether the rows of a shard must be seen in a task of their own."""
+
+    @property
+    def renames(self) -> dict[str, Column] | None:
+        """For one that only gives columns other names: what they are below."""
+        return None
 
     @property
     def signature(self) -> object:
@@ -176,7 +179,9 @@ class Ahead:
 
     def row(self, row: CachedRow) -> CachedRow:
         """A row of the scan as it comes to the operator."""
-        return reduce(DerivedRow, self.renames, row)
+        for renamed in self.renames:
+            row = DerivedRow(row, renamed)
+        return row
 
 
 class ColumnarScan:
@@ -383,7 +388,8 @@ class Pipeline:
         """The operators at the head that look at columns of the scan alone, be it by other names."""
         if not isinstance(self.source, ColumnarScan):
             return []
-        known, renames, found = {c.name for c in self.source.columns}, (), []
+        known, found = {c.name for c in self.source.columns}, []
+        renames: tuple[dict[str, Column], ...] = ()
         for operator in self.operators:
             if operator.renames is not None:
                 known = {name for name, expr in operator.renames.items() if expr.name in known}

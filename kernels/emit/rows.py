@@ -3,7 +3,8 @@ scope."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import field, replace
 from typing import Any
 
 from tsql.kernels.codegen.lang import Kernel, Val
@@ -13,6 +14,7 @@ from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.expressions import emit
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import BIGINT
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 class CachedRow:
@@ -45,10 +47,10 @@ class CodeDatum(Datum):
     """A string that is a code of a dictionary: `code` is the code (0 for NULL), `column` tells of the dictionary,
     `record` is the address of its record in memory, `stored` the code as it lies in the column (anything for NULL)."""
 
-    code: Val | None = None
-    column: SourceColumn | None = None
-    record: Val | None = None
-    stored: Val | None = None
+    code: Val = field(kw_only=True)
+    column: SourceColumn = field(kw_only=True)
+    record: Val = field(kw_only=True)
+    stored: Val | None = field(default=None, kw_only=True)
 
 
 @dataclass
@@ -130,7 +132,9 @@ def load_column(
     return Datum(t, (stored.uto(own) if t.is_unsigned else stored.to(own),), valid)
 
 
-def dictionary_string(k: PipelineKernel, column: SourceColumn, dictionary: Val, code: Val, valid: Val | None) -> Datum:
+def dictionary_string(
+    k: PipelineKernel, column: SourceColumn, dictionary: Val, code: Val, valid: Val | None
+) -> CodeDatum:
     """The string of a code; NULL rows may hold any code, so theirs is replaced by 0."""
     offset_type = "i64" if column.layout.wide_dictionary else "i32"
     safe = code if valid is None else k.select(valid, code, k.i64(0))
@@ -138,7 +142,8 @@ def dictionary_string(k: PipelineKernel, column: SourceColumn, dictionary: Val, 
     text = k.load("ptr", dictionary, 1)
     start = k.load(offset_type, offsets, safe).to("i64")
     end = k.load(offset_type, offsets, safe + 1).to("i64")
-    return CodeDatum(column.type, (text + start, end - start), valid, None, safe, column, dictionary)
+    parts = (text + start, end - start)
+    return CodeDatum(column.type, parts, valid, code=safe, column=column, record=dictionary)
 
 
 def dictionary_pointer(k: PipelineKernel, column: SourceColumn) -> Val:
@@ -149,7 +154,7 @@ def dictionary_pointer(k: PipelineKernel, column: SourceColumn) -> Val:
 class DerivedRow(CachedRow):
     """A projection: named expressions over another row, evaluated when they are asked for."""
 
-    def __init__(self, parent: CachedRow, expressions: dict[str, Expr]):
+    def __init__(self, parent: CachedRow, expressions: Mapping[str, Expr]):
         super().__init__()
         self.parent, self.expressions, self.mask = parent, expressions, parent.mask
 

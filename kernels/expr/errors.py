@@ -46,7 +46,7 @@ class TsqlError(Exception):
     def __str__(self) -> str:
         parts = [self.message]
         where = self.line_column
-        if where is not None:
+        if where is not None and self.text is not None:
             line, column = where
             source = self.text.split("\n")[line - 1]
             prefix = f"{self.origin or 'line'}:{line}:{column}" if self.origin else f"line {line}, column {column}"

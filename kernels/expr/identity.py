@@ -19,11 +19,18 @@ def code_identity() -> str:
     long.)"""
     files: list[tuple[str, int, int]] = []
     for package in PACKAGES:
-        for folder in find_spec(package).submodule_search_locations:
+        for folder in _folders(package):
             _add_files(folder, files)
-    for folder in find_spec("sqlglot").submodule_search_locations:
+    for folder in _folders("sqlglot"):
         _add_files(folder, files, deep=False)
     return hashlib.sha256(repr((sys.version_info, sorted(files))).encode()).hexdigest()
+
+
+def _folders(package: str) -> list[str]:
+    spec = find_spec(package)
+    if spec is None or spec.submodule_search_locations is None:
+        raise ModuleNotFoundError(f"{package} is not installed as a package", name=package)
+    return spec.submodule_search_locations
 
 
 def _add_files(folder: str, files: list[tuple[str, int, int]], deep: bool = True) -> None:

@@ -7,12 +7,13 @@ exactly those of its overload. `position` is the offset in the query's text and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, Type
 from tsql.kernels.process import stopping
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,11 @@ class Expr:
     @property
     def type(self) -> Type:
         raise NotImplementedError
+
+    @property
+    def position(self) -> int | None:
+        """The offset in the query's text, where the node has one."""
+        return None
 
     @property
     def children(self) -> tuple[Expr, ...]:

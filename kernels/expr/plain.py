@@ -68,7 +68,7 @@ class _Encoder:
         return {"o": number}
 
     def _written(self, value: Any) -> int:
-        kind = value.__class__
+        kind: type = value.__class__
         index = self.classes.get(kind)
         if index is None:
             if (
@@ -158,6 +158,10 @@ def _class(module: str, name: str, *fields: str) -> tuple[type, tuple[str, ...]]
     found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
-    if not dataclasses.is_dataclass(found) or tuple(f.name for f in dataclasses.fields(found)) != fields:
+    if (
+        not isinstance(found, type)
+        or not dataclasses.is_dataclass(found)
+        or tuple(f.name for f in dataclasses.fields(found)) != fields
+    ):
         raise Damaged(f"{module}.{name} is another class now")
     return found, fields

@@ -161,24 +161,28 @@ def _beside(value: Expr, other: Expr, compared: bool = False) -> str:
 
 def _arguments(name: str, args: tuple[Expr, ...]) -> list[str]:
     from tsql.kernels.aggregates.registry import AGGREGATES
-    from tsql.kernels.functions.registry import SCALARS
+    from tsql.kernels.functions.registry import SCALARS, Registry
 
     types = tuple(arg.type for arg in args)
-    short = [
-        isinstance(a, Literal) and a.dtype.is_integer and a.value is not None and abs(a.value) < 2**31 for a in args
-    ]
+    short = [a if isinstance(a, Literal) and _is_short(a) else None for a in args]
     if any(short):
         literals = tuple(
-            a.value if s else ("string" if isinstance(a, Literal) and a.dtype.name == "VARCHAR" else None)
+            s.value if s else ("string" if isinstance(a, Literal) and a.dtype.name == "VARCHAR" else None)
             for a, s in zip(args, short, strict=True)
         )
         written = tuple(INTEGER if s else t for s, t in zip(short, types, strict=True))
-        for registry in (SCALARS, AGGREGATES):
+        registries: tuple[Registry[Any], ...] = (SCALARS, AGGREGATES)
+        for registry in registries:
             found = registry.resolve(name, written, literals)
             if found is not None and found[1] == types:
-                return [str(a.value) if s else expression_sql(a) for a, s in zip(args, short, strict=True)]
-        return [_cast(a) if s else expression_sql(a) for a, s in zip(args, short, strict=True)]
+                return [str(s.value) if s else expression_sql(a) for a, s in zip(args, short, strict=True)]
+        return [_cast(s) if s else expression_sql(a) for a, s in zip(args, short, strict=True)]
     return [expression_sql(a) for a in args]
+
+
+def _is_short(literal: Literal) -> bool:
+    """Whether a reader takes the digits alone for an INTEGER."""
+    return literal.dtype.is_integer and literal.value is not None and abs(literal.value) < 2**31
 
 
 def literal_sql(literal: Literal) -> str:

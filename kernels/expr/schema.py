@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 
 from tsql.kernels.expr.types import Type, from_arrow
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

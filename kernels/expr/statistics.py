@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ side."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,11 @@ class Type:
                 return (f"i{self.bits}",)
 
     @property
-    def bounds(self) -> tuple[int, int] | None:
+    def has_bounds(self) -> bool:
+        return self.is_decimal or self.is_integer or self.is_temporal
+
+    @property
+    def bounds(self) -> tuple[int, int]:
         """The smallest and the largest value of an integer, decimal or temporal type, as stored."""
         if self.is_decimal:
             top = 10**self.width - 1
@@ -92,7 +96,7 @@ class Type:
         if self.is_temporal:
             bits = self.bits
             return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-        return None
+        raise TypeError(f"{self} has no bounds")
 
     def to_arrow(self) -> pa.DataType:
         """The Arrow type of a result column of this type."""

@@ -18,11 +18,13 @@ OP_NAMES = {"+": "add", "-": "sub", "*": "mul"}
 
 
 def number(d: Datum) -> Datum:
-    """An integer, decimal or temporal value as a signed number in i64 or i128, with bounds."""
+    """A value as a signed number in i64 or i128, with bounds if it is an integer, a decimal or a time."""
     if d.range is not None:
         value = d.value
         return d if value.type in ("i64", "i128") else Datum(d.type, (value.to("i64"),), d.valid, d.range)
-    bounds = d.type.bounds if not d.type.is_unsigned else (0, 2 ** INTEGERS[d.value.type] - 1)
+    bounds = None
+    if d.type.has_bounds:
+        bounds = d.type.bounds if not d.type.is_unsigned else (0, 2 ** INTEGERS[d.value.type] - 1)
     machine = "i128" if d.value.type == "i128" or d.type.name == "UBIGINT" else "i64"
     value = d.value.uto(machine) if d.type.is_unsigned else d.value.to(machine)
     return Datum(d.type, (value,), d.valid, bounds)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tsql.kernels.codegen.lang import Val
+from tsql.kernels.codegen.lang import Kernel, Val
 from tsql.kernels.emit.context import PipelineKernel
-from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.datum import Datum, Row
 from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, InList, Literal, Parameter
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.functions.arithmetic import number, same_width
@@ -14,7 +14,7 @@ from tsql.kernels.runtime.text.strings import str_cmp, str_eq
 KIR_NAME = {"=": "eq", "<>": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
-def compare(k: PipelineKernel, name: str, a: Datum, b: Datum) -> Val:
+def compare(k: Kernel, name: str, a: Datum, b: Datum) -> Val:
     """i1: a `name` b, for two values of one type that are not NULL."""
     t = a.type
     if t.is_string:
@@ -32,13 +32,13 @@ def compare(k: PipelineKernel, name: str, a: Datum, b: Datum) -> Val:
     return k.emit(KIR_NAME[name], "i1", x, y)
 
 
-def interval_order(k: PipelineKernel, d: Datum) -> Val:
+def interval_order(k: Kernel, d: Datum) -> Val:
     """An interval as microseconds with months of 30 days, which is how intervals compare."""
     months, days, micros = d.parts
     return (months.to("i128") * 30 + days.to("i128")) * 86_400_000_000 + micros.to("i128")
 
 
-def _compare_floats(k: PipelineKernel, name: str, a: Val, b: Val) -> Val:
+def _compare_floats(k: Kernel, name: str, a: Val, b: Val) -> Val:
     """NaN equals itself and is greater than every other number."""
     a_nan, b_nan = a != a, b != b
     match name:
@@ -118,7 +118,7 @@ def is_cheap(expr: Expr) -> bool:
     return True
 
 
-def _connective(k: PipelineKernel, call: Call, row: object, decisive: bool) -> Datum:
+def _connective(k: PipelineKernel, call: Call, row: Row, decisive: bool) -> Datum:
     """AND (decided by false) or OR (decided by true). An argument that is not cheap runs only while nothing is decided.
 
     `decided`: some argument had the deciding value; `unknown`: some argument was NULL.
@@ -149,17 +149,17 @@ def _connective(k: PipelineKernel, call: Call, row: object, decisive: bool) -> D
 
 
 @function("and", args=(BOOLEAN, BOOLEAN), variadic=True, returns=BOOLEAN, nulls="expression")
-def conjunction(k: PipelineKernel, call: Call, row: object) -> Datum:
+def conjunction(k: PipelineKernel, call: Call, row: Row) -> Datum:
     return _connective(k, call, row, decisive=False)
 
 
 @function("or", args=(BOOLEAN, BOOLEAN), variadic=True, returns=BOOLEAN, nulls="expression")
-def disjunction(k: PipelineKernel, call: Call, row: object) -> Datum:
+def disjunction(k: PipelineKernel, call: Call, row: Row) -> Datum:
     return _connective(k, call, row, decisive=True)
 
 
 @function("coalesce", args=("any:T",), variadic=True, returns=lambda first, *rest: first, nulls="expression")
-def coalesce(k: PipelineKernel, call: Call, row: object) -> Datum:
+def coalesce(k: PipelineKernel, call: Call, row: Row) -> Datum:
     """The first argument that is not NULL; later ones run only while none was found."""
     from tsql.kernels.emit.expressions import emit
 

@@ -143,6 +143,7 @@ _register_float_tests()
 def _register_modulo() -> None:
     """mod is % by another name."""
     for overload in tuple(SCALARS.overloads["%"]):
+        assert overload.emit is not None, "% is emitted"
         same = tuple(a if not isinstance(a, str) or ":" in a else f"{a}:T" for a in overload.args)
         function(
             "mod",

@@ -6,11 +6,14 @@ given."""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from tsql.kernels.expr.types import BIGINT, DOUBLE, NULL, TIMESTAMP, VARCHAR, Type, implicit_cast_cost
+from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 
 Pattern = Type | str
 """An argument: a Type, or the name of a class of types ("any", "numeric", "integer", "decimal", "string", "temporal",
@@ -56,30 +59,93 @@ class Function:
             return self.returns_for(types, (None,) * len(types) if values is None else values)
         return self.returns(*types) if callable(self.returns) else self.returns
 
+    @property
+    def module(self) -> str:
+        """Where it is registered."""
+        body = self.emit or self.host
+        return "" if body is None else body.__module__
 
-@dataclass
-class Registry:
-    """All overloads by lower-case name."""
 
-    overloads: dict[str, list[Function]] = field(default_factory=dict)
-    exact: dict[tuple[str, tuple[Type, ...]], Function] = field(default_factory=dict, repr=False)
+class Overload(Protocol):
+    """What a registry asks of its functions."""
 
-    def add(self, function: Function) -> None:
-        self.exact.clear()
-        self.overloads.setdefault(function.name, []).append(function)
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def args(self) -> tuple[Pattern, ...]: ...
+
+    @property
+    def variadic(self) -> bool: ...
+
+    @property
+    def module(self) -> str: ...
+
+
+F = TypeVar("F", bound=Overload)
+
+
+class Registry(Generic[F]):
+    """All overloads by lower-case name. The modules of `package` register them, and are imported when somebody first
+    looks for one: a process that finds its plans and programs on disk needs few of them."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._overloads: dict[str, list[F]] = {}
+        self._exact: dict[tuple[str, tuple[Type, ...]], F] = {}
+        self._filled = self._filling = False
+        self._lock = forks.rlock()
+
+    def add(self, function: F) -> None:
+        self._exact.clear()
+        self._overloads.setdefault(function.name, []).append(function)
+
+    @property
+    def overloads(self) -> dict[str, list[F]]:
+        """The overloads of each name."""
+        if not self._filled:
+            self.fill()
+        return self._overloads
+
+    def fill(self) -> None:
+        """Import the modules now. Who will look for functions anyway does so among its own imports, and not in the
+        middle of a query."""
+        with self._lock:
+            # A module that looks for a function while it is imported finds those that are there.
+            if not (self._filled or self._filling):
+                self._fill()
+
+    def _fill(self) -> None:
+        """Import all modules of the package. Overloads stand in the order in which this imports their modules; those
+        of modules that were imported before, for what else is in them, come first."""
+        import pkgutil
+
+        self._filling = True
+        try:
+            package = importlib.import_module(self._package)
+            names = [found.name for found in pkgutil.walk_packages(package.__path__, f"{self._package}.")]
+            before = {name: place for place, name in enumerate(names) if name in sys.modules}
+            for name in names:
+                importlib.import_module(name)
+        finally:
+            self._filling = False
+        for functions in self._overloads.values():
+            functions.sort(key=lambda function: before.get(function.module, len(names)))
+        self._exact.clear()
+        self._filled = True
 
     def names(self) -> list[str]:
         return sorted(self.overloads)
 
     def resolve(
         self, name: str, types: tuple[Type, ...], literals: tuple[int | str | None, ...] = ()
-    ) -> tuple[Function, tuple[Type, ...]] | None:
+    ) -> tuple[F, tuple[Type, ...]] | None:
         """The cheapest overload of `name` for these argument types and the types to cast the arguments to.
 
         `literals` tells which arguments are literals as written, that adapt to what is asked for: the value of an
         integer, "string" for a string, None for an argument of a settled type.
         """
-        best: tuple[int, Function, tuple[Type, ...]] | None = None
+        best: tuple[int, F, tuple[Type, ...]] | None = None
         literals = literals or (None,) * len(types)
         for function in self.overloads.get(name, ()):
             match = _match(function, types, literals)
@@ -87,14 +153,14 @@ class Registry:
                 best = (match[0], function, match[1])
         return None if best is None else (best[1], best[2])
 
-    def find(self, name: str, types: tuple[Type, ...]) -> Function:
+    def find(self, name: str, types: tuple[Type, ...]) -> F:
         """The overload whose argument types are exactly `types` (what a bound Call refers to)."""
-        known = self.exact.get((name, types))
+        known = self._exact.get((name, types))
         if known is None:
             found = self.resolve(name, types)
             if found is None:
                 raise KeyError(f"{name}({', '.join(map(str, types))})")
-            known = self.exact[name, types] = found[0]
+            known = self._exact[name, types] = found[0]
         return known
 
 
@@ -117,21 +183,23 @@ def _literal_cost(given: Type, literal: int | str | None, target: Type) -> int |
     """As `implicit_cast_cost`, for an argument that may be a literal."""
     if literal == "string" and given != target:
         return 20
-    if literal is not None and literal != "string" and target.is_integer and given != target:
+    if isinstance(literal, int) and target.is_integer and given != target:
         low, high = target.bounds
         return 1 if low <= literal <= high else None
     return implicit_cast_cost(given, target)
 
 
 def _match(
-    function: Function, types: tuple[Type, ...], literals: tuple[int | str | None, ...]
+    function: Overload, types: tuple[Type, ...], literals: tuple[int | str | None, ...]
 ) -> tuple[int, tuple[Type, ...]] | None:
     patterns = function.args
     if function.variadic and len(types) >= len(patterns) - 1:
         patterns = patterns[:-1] + patterns[-1:] * (len(types) - len(patterns) + 1)
     if len(patterns) != len(types):
         return None
-    cost, casts, bound = 0, [], {}
+    cost = 0
+    casts: list[Type | tuple[str, str]] = []
+    bound: dict[str, Type] = {}
     for pattern, given, literal in zip(patterns, types, literals, strict=True):
         if isinstance(pattern, Type):
             step = _literal_cost(given, literal, pattern)
@@ -156,7 +224,7 @@ def _match(
     return cost, tuple(c if isinstance(c, Type) else bound.get(c[1], NULL_AS.get(c[0], NULL)) for c in casts)
 
 
-SCALARS = Registry()
+SCALARS: Registry[Function] = Registry("tsql.kernels.functions")
 
 
 def function(

@@ -9,7 +9,7 @@ from typing import Any
 from tsql.kernels.codegen.kir import INTEGERS
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.emit.context import PipelineKernel
-from tsql.kernels.emit.datum import Datum, null
+from tsql.kernels.emit.datum import Datum, Row, null
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call, Literal
 from tsql.kernels.expr.types import BIGINT, DECIMAL, DOUBLE, HUGEINT, INTEGER, TINYINT, Type
@@ -337,7 +337,7 @@ def _register_decimal_digits(halves: str, example: tuple[str, str], name: str, *
         can_fail=name != "trunc",
         examples=(example,),
     )
-    def to_digits(k: PipelineKernel, call: Call, row: object) -> Datum:
+    def to_digits(k: PipelineKernel, call: Call, row: Row) -> Datum:
         from tsql.kernels.emit.expressions import emit
 
         digits = call.args[1]

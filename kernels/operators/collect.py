@@ -9,7 +9,6 @@ whose values of a column cannot be NULL makes chunks without a bitmap for it, so
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
 from tsql.kernels.codegen.kir import BYTES, Module
@@ -33,6 +32,7 @@ from tsql.kernels.emit.rows import CachedRow
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import INTERVAL_RANGE, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 CHUNK_ROWS = 1 << 16
 FIRST_ROWS, NEXT_ROWS = 1 << 10, 1 << 14
@@ -234,7 +234,7 @@ def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: in
         if value.type != column.machine:
             value = value.uto(column.machine) if t.is_unsigned and datum.range is None else value.to(column.machine)
         k.store(values, value, at)
-    if has_validity(column, datum):
+    if has_validity(column, datum) and datum.valid is not None:
         set_bit(k, k.load("ptr", builder, 1), at, datum.valid)
 
 

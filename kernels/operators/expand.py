@@ -15,19 +15,20 @@ from tsql.kernels.expr.types import BIGINT
 class SetRow(CachedRow):
     """A row as one grouping set sees it."""
 
-    def __init__(self, parent: CachedRow, keys: tuple[str, ...], mask: Val, number: Val):
+    def __init__(self, parent: CachedRow, keys: tuple[str, ...], grouping_id: Val, number: Val):
         super().__init__()
-        self.parent, self.keys, self.mask, self.number = parent, keys, mask, number
+        self.parent, self.keys, self.grouping_id, self.number = parent, keys, grouping_id, number
+        self.mask = parent.mask
 
     def make(self, k: PipelineKernel, name: str) -> Datum:
         if name == "grouping_id":
-            return Datum(BIGINT, (self.mask,))
+            return Datum(BIGINT, (self.grouping_id,))
         if name == "grouping_set":
             return Datum(BIGINT, (self.number,))
         d = self.parent.column(k, name)
         if name not in self.keys:
             return d
-        inside = (self.mask & (1 << self.keys.index(name))) == 0
+        inside = (self.grouping_id & (1 << self.keys.index(name))) == 0
         return d.with_valid(inside if d.valid is None else inside & d.valid)
 
 

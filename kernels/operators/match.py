@@ -34,7 +34,8 @@ class Told:
         self.history = History(reads, rows.names)
         self.history.begin(k, rows)
         self.linked = Stretching(k) if self.history.is_linked else None
-        self.single = k.buffer(max(8, self.history.bytes)) if self.linked is None else None
+        if self.linked is None:
+            self.single = k.buffer(max(8, self.history.bytes))
 
     def record(self, k: PipelineKernel, depth: Val) -> Val:
         """The record after so many rows."""

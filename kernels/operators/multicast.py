@@ -25,9 +25,10 @@ class Multicast(Partition):
         expected: int | None = None,
         most: int | None = None,
     ):
-        super().__init__(
-            columns, (), shards, keep_order=keep_order, expected=expected, **({} if most is None else {"most": most})
-        )
+        if most is None:
+            super().__init__(columns, (), shards, keep_order=keep_order, expected=expected)
+        else:
+            super().__init__(columns, (), shards, keep_order=keep_order, expected=expected, most=most)
         self.to = to
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.pipeline import Operator, Push
 from tsql.kernels.emit.rows import CachedRow, DerivedRow
@@ -17,8 +15,9 @@ class Project(Operator):
         self.columns = dict(columns)
 
     @property
-    def renames(self) -> dict[str, Any] | None:
-        return self.columns if all(isinstance(e, Column) for e in self.columns.values()) else None
+    def renames(self) -> dict[str, Column] | None:
+        names = {name: e for name, e in self.columns.items() if isinstance(e, Column)}
+        return names if len(names) == len(self.columns) else None
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
         push(k, DerivedRow(row, self.columns))

@@ -14,7 +14,6 @@ else follows."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.batch import SourceColumn
@@ -24,6 +23,7 @@ from tsql.kernels.emit.rows import POSITION, CachedRow, load_pointers
 from tsql.kernels.expr.nodes import Aggregate, Column
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.functions.comparison import not_distinct
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.base import SortedRows
 from tsql.kernels.windows.lifetime_ends import ENDS, INFINITY, Ends
 from tsql.kernels.windows.lifetime_folds import AliveFold, fold_of

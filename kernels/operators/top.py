@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsql.kernels.aggregates.base import field_offsets, fields_bytes
-from tsql.kernels.codegen.lang import Kernel, Val
+from tsql.kernels.codegen.lang import Kernel, Val, Var
 from tsql.kernels.emit.batch import Layout, SourceColumn
 from tsql.kernels.emit.context import SINK, PipelineKernel, take_bytes
 from tsql.kernels.emit.datum import Datum
@@ -190,8 +190,8 @@ class Top(Sink):
         key: SortKey,
         a: tuple[Val | None, tuple[Val, ...]],
         b: tuple[Val | None, tuple[Val, ...]],
-        result: object,
-        tied: object,
+        result: Var,
+        tied: Var,
     ) -> None:
         a_null, b_null = (k.false if v is None else v for v in (a[0], b[0]))
         with k.when(a_null | b_null):

@@ -16,6 +16,8 @@ knows the rows that it looks at."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.batch import Layout, SourceColumn
 from tsql.kernels.emit.context import PipelineKernel
@@ -71,7 +73,7 @@ class WindowPart(WindowScan):
         self._search(k, low, high, lambda number: ~place.rows.same(k, keys, place.row, number))
         return low.value
 
-    def _search(self, k: PipelineKernel, low: Var, high: Var, reached: object) -> None:
+    def _search(self, k: PipelineKernel, low: Var, high: Var, reached: Callable[[Val], Val]) -> None:
         """Move `low` to the first number below `high` for which `reached` holds, or to `high`."""
         with k.forever() as loop:
             loop.stop_if(low.value >= high.value)

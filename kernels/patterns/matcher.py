@@ -135,8 +135,8 @@ class Matcher:
         self.touched.set(start)
         self.rows.start.set(start)
         if self.spec.within is not None:
-            self._find_limit(k, start)
-        if self.history is not None:
+            self._find_limit(k, start, self.spec.within)
+        if self.history is not None and self.records is not None:
             self.records.room(k, k.i64(self.history.bytes))
             self.history.init(k, self.records.address)
         with k.forever() as loop:
@@ -151,12 +151,12 @@ class Matcher:
             loop.stop_if(k.status.value != 0)
         self.rows.stop.set(self.row.value)
 
-    def _find_limit(self, k: PipelineKernel, start: Val) -> None:
+    def _find_limit(self, k: PipelineKernel, start: Val, within: Expr) -> None:
         """Rows are in order, so that the limit of a later start is not before that of an earlier one."""
         spec, rows = self.spec, self.rows
         sign = ">" if spec.order[0].descending else "<"
         least = rows.value(k, spec.within_key, start)
-        end = rows.value(k, spec.within, start)
+        end = rows.value(k, within, start)
         self.limit.set(k.max(self.limit.value, start))
         timed = k.true if least.valid is None else least.valid
         with k.when(timed & (k.true if end.valid is None else end.valid)):
@@ -181,7 +181,7 @@ class Matcher:
         kind = self._word(k, instruction, KIND)
         going = k.var(k.true)
         if self.marks is not None:
-            self._mark(k, instruction, row, going)
+            self._mark(k, self.marks, instruction, row, going)
         with k.when(going.value):
             with k.when(kind == ROW):
                 self._take(k, instruction, start, row, going)
@@ -204,15 +204,15 @@ class Matcher:
                     self.code.set(self._word(k, instruction, NEXT).to("i64"))
         return going
 
-    def _mark(self, k: PipelineKernel, instruction: Val, row: Val, going: Var) -> None:
+    def _mark(self, k: PipelineKernel, marks: RowBits, instruction: Val, row: Val, going: Var) -> None:
         """A place that was here before led to nothing; one that is new will, or it ends the search."""
         mark = self._word(k, instruction, MARK).to("i64")
         with k.when(mark >= 0):
             place = row - self.low.value
-            with k.when(self.marks.test(k, place, mark)):
+            with k.when(marks.test(k, place, mark)):
                 going.set(k.false)
             with k.otherwise():
-                self.marks.set(k, place, mark)
+                marks.set(k, place, mark)
                 self.touched.set(k.max(self.touched.value, row))
 
     def _take(self, k: PipelineKernel, instruction: Val, start: Val, row: Val, going: Var) -> None:
@@ -228,18 +228,28 @@ class Matcher:
         with k.when(going.value):
             label = self._word(k, instruction, LABEL_WORD).to("i64")
             k.store(self.rows.labels.address, label.to(LABEL), row - start)
-            if self.history is not None:
-                self._test_later(k, instruction, start, row, label, going)
+            if self.history is not None and self.records is not None:
+                self._test_later(k, self.history, self.records, instruction, start, row, label, going)
         with k.when(going.value):
             self.row.set(row + 1)
             self.code.set(self._word(k, instruction, NEXT).to("i64"))
 
-    def _test_later(self, k: PipelineKernel, instruction: Val, start: Val, row: Val, label: Val, going: Var) -> None:
+    def _test_later(
+        self,
+        k: PipelineKernel,
+        history: History,
+        stretching: Stretching,
+        instruction: Val,
+        start: Val,
+        row: Val,
+        label: Val,
+        going: Var,
+    ) -> None:
         """Make the record that has the row too, and test the condition that depends on it, if the variable has one."""
-        history, depth = self.history, row - start
-        self.records.room(k, (depth + 2) * history.bytes)
+        depth = row - start
+        stretching.room(k, (depth + 2) * history.bytes)
         self.rows.stop.set(row + 1)
-        records = self.records.address
+        records = stretching.address
         before = k.offset(records, depth * history.bytes)
         after = k.offset(before, history.bytes)
         history.push(k, before, after, label, row)

@@ -9,9 +9,9 @@ equal continuations are one."""
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from tsql.kernels.patterns.tree import Anchor, Choice, Pattern, Repeat, Sequence, Variable
+from tsql.kernels.process.quick_dataclass import dataclass
 
 ROW, SPLIT, START, END, ACCEPT, FAIL = range(6)
 MAX_INSTRUCTIONS = 100_000

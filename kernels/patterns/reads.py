@@ -8,10 +8,11 @@ prints as a call that `planner/bind/match.py` reads back: the variables of a rea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tsql.kernels.expr.nodes import Aggregate, Expr, SortKey, Typed
 from tsql.kernels.expr.types import BIGINT, VARCHAR, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
+from typing import Any
 
 from tsql.kernels.expr.nodes import Cast, Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.patterns.reads import Read, map_plain
 from tsql.kernels.patterns.tree import Pattern
+from tsql.kernels.process.quick_dataclass import dataclass
 
 OUTPUTS = ("one", "all", "matched", "unmatched")
 """ONE ROW PER MATCH; ALL ROWS PER MATCH: with empty matches, without them, and with the rows of no match too."""
@@ -59,6 +61,7 @@ class MatchSpec:
     def within_key(self) -> Expr:
         """The first ORDER BY expression in the type of `within`."""
         key = self.order[0].expr
+        assert self.within is not None, "asked where the match has a time"
         return key if key.type == self.within.type else Cast(key, self.within.type)
 
     def expressions(self) -> tuple[Expr, ...]:
@@ -88,7 +91,7 @@ class MatchSpec:
         after = tuple(map(change, before))
         if all(a is b for a, b in zip(before, after, strict=True)):
             return self
-        rest = iter(after)
+        rest: Iterator[Any] = iter(after)
         by = tuple(next(rest) for _ in self.by)
         order = tuple(SortKey(next(rest), key.descending, key.nulls_first) for key in self.order)
         define = tuple((name, next(rest)) for name, _ in self.define)

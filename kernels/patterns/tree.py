@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 MAX_NESTING = 200
 """Levels of parentheses; SQL allows no more."""

@@ -3,8 +3,7 @@ row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tsql.kernels.aggregates.base import MemoryState
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum, both
@@ -13,8 +12,18 @@ from tsql.kernels.emit.rows import CachedRow
 from tsql.kernels.expr.nodes import Column, Expr, rewrite
 from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.functions.comparison import not_distinct
-from tsql.kernels.patterns.history import CLASSIFIER, History, PatternRows, is_folded_anew, is_mapped, state_fold
+from tsql.kernels.patterns.history import (
+    CLASSIFIER,
+    FoldState,
+    History,
+    HistorySlot,
+    PatternRows,
+    is_folded_anew,
+    is_mapped,
+    state_fold,
+)
 from tsql.kernels.patterns.reads import Classifier, MatchFold, MatchNumber, Navigate, Read, replace_reads
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.base import as_type
 from tsql.kernels.windows.running import KeptStates, registers
 
@@ -34,6 +43,12 @@ class Seen:
     record: Val | None = None
     records: Val | None = None
 
+    def state(self, k: PipelineKernel, read: Read) -> tuple[HistorySlot, MemoryState]:
+        """The slot of a read, and its state in the record."""
+        assert self.history is not None and self.record is not None, f"{read} needs a record"
+        slot = self.history.slots[History.key(read)]
+        return slot, self.history.state(k, self.record, slot)
+
 
 def over_rows(expr: Expr) -> Expr:
     """The argument of a read with a column in the place of CLASSIFIER()."""
@@ -42,7 +57,9 @@ def over_rows(expr: Expr) -> Expr:
 
 def settled(read: Read) -> Read:
     """A read over arguments that rows can answer."""
-    return read.with_children(tuple(map(over_rows, read.children)))
+    found = read.with_children(tuple(map(over_rows, read.children)))
+    assert isinstance(found, Read)
+    return found
 
 
 class Anew:
@@ -122,8 +139,9 @@ class MatchValues:
             case MatchFold() if read in self.anew:
                 return self.anew[read].value(k, seen)
             case MatchFold():
-                slot = seen.history.slots[History.key(read)]
-                return slot.fold.finish(k, seen.history.state(k, seen.record, slot), _At(seen.low))
+                slot, state = seen.state(k, read)
+                assert isinstance(slot, FoldState)
+                return slot.fold.finish(k, state, _At(seen.low))
         raise TypeError(f"no value for {read}")
 
     def _navigate(self, k: PipelineKernel, read: Navigate, seen: Seen) -> Datum:
@@ -140,16 +158,17 @@ class MatchValues:
         if not read.variables:
             row = seen.current - read.offset if read.from_last else seen.start + read.offset
             return row, row >= seen.start if read.from_last else row <= seen.current
-        history = seen.history
-        slot = history.slots[History.key(read)]
-        row = history.state(k, seen.record, slot).get(0)
+        slot, state = seen.state(k, read)
+        row = state.get(0)
         if not (read.from_last and read.offset):
             return row, row >= 0
+        history, records = seen.history, seen.records
+        assert history is not None and records is not None, f"{read} needs the records before"
         at, left = k.var(row), k.var(k.i64(read.offset))
         with k.forever() as loop:
             here = at.value
             loop.stop_if((here < 0) | (left.value == 0))
-            at.set(history.state(k, k.offset(seen.records, (here - seen.start) * history.bytes), slot).get(0))
+            at.set(history.state(k, k.offset(records, (here - seen.start) * history.bytes), slot).get(0))
             left.set(left.value - 1)
         return at.value, at.value >= 0
 

@@ -19,11 +19,12 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from importlib import _bootstrap
 from typing import Any
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 IMPORT_SECONDS = 5.0
 """So long a fork waits for modules that other threads import, if they are of these packages."""
@@ -110,8 +111,9 @@ def _free_properties() -> None:
     classes = {found for module in modules for found in list(vars(module).values()) if isinstance(found, type)}
     for found in classes:
         for attribute in list(vars(found).values()):
-            if isinstance(attribute, cached_property):
-                attribute.lock._at_fork_reinit()
+            lock = getattr(attribute, "lock", None) if isinstance(attribute, cached_property) else None
+            if lock is not None:
+                lock._at_fork_reinit()
 
 
 def _await_imports(deadline: float) -> None:

@@ -34,8 +34,8 @@ def held_signals() -> Iterator[None]:
         yield
     finally:
         _restore(replaced)
-        for handler, number, frame in came:
-            handler(number, frame)
+        for held, came_as, frame in came:
+            held(came_as, frame)
 
 
 def _restore(replaced: list[tuple[int, Any]]) -> None:

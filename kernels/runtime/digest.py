@@ -95,8 +95,8 @@ def sha1_block(k: Kernel, state: Val, table: Val, block: Val) -> None:
             c.set(rotate(x, 30))
             b.set(a.value)
             a.set(total)
-    for i, slot in enumerate((a, b, c, d, e)):
-        k.store(state, start[i] + slot.value, i)
+    for at, slot in enumerate((a, b, c, d, e)):
+        k.store(state, start[at] + slot.value, at)
 
 
 @routine("sha256_block", ("ptr", "ptr", "ptr"), None)
@@ -121,8 +121,8 @@ def sha256_block(k: Kernel, state: Val, table: Val, block: Val) -> None:
         other = (rotate(a, 30) ^ rotate(a, 19) ^ rotate(a, 10)) + ((a & b) | (c & (a | b)))
         for slot, value in zip(slots, (total + other, a, b, c, d + total, e, f, g), strict=True):
             slot.set(value)
-    for i, slot in enumerate(slots):
-        k.store(state, start[i] + slot.value, i)
+    for at, slot in enumerate(slots):
+        k.store(state, start[at] + slot.value, at)
 
 
 @routine("hex_encode", ("ptr", "ptr", "i64", "i8"), None)

@@ -86,15 +86,15 @@ class ShiftedValue(Access):
             inside = (ahead >= place.start - row) & (ahead < place.end - row)
             target = row + ahead
         else:
-            inside, target = self._skipping(k, place, ahead)
+            inside, target = self._skipping(k, place, self.positions, ahead)
         result = self.read(k, place, target, inside)
         if len(args) > 2:
             result = select_datum(k, inside, result, as_type(place.rows.value(k, args[2], row), self.call.type))
         return result if known is None else result.with_valid(known if result.valid is None else known & result.valid)
 
-    def _skipping(self, k: PipelineKernel, place: Place, ahead: Val) -> tuple[Val, Val]:
+    def _skipping(self, k: PipelineKernel, place: Place, positions: Positions, ahead: Val) -> tuple[Val, Val]:
         """Whether there is, and which is, the row some rows with values ahead; the row itself for 0."""
-        row, positions = place.row, self.positions
+        row = place.row
         here, low, high = (positions.before(k, at) for at in (row, place.start, place.end))
         behind = positions.before(k, row + 1)
         number = k.select(ahead > 0, behind + ahead - 1, here + ahead)

@@ -12,7 +12,7 @@ from tsql.kernels.emit.batch import SourceColumn
 from tsql.kernels.emit.context import MEMORY, STATUS_OUT_OF_MEMORY, PipelineKernel, take_bytes
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.expressions import emit
-from tsql.kernels.emit.rows import ColumnPointers, MorselRow
+from tsql.kernels.emit.rows import CachedRow, ColumnPointers, MorselRow
 from tsql.kernels.expr.nodes import Column, Expr, Literal
 from tsql.kernels.expr.types import Type
 from tsql.kernels.functions.comparison import not_distinct
@@ -28,7 +28,7 @@ class SortedRows:
     def __init__(self, columns: dict[str, tuple[SourceColumn, ColumnPointers]], count: Val):
         self.columns, self.count = columns, count
 
-    def at(self, number: Val) -> MorselRow:
+    def at(self, number: Val) -> CachedRow:
         return MorselRow(self.columns, number, number)
 
     def value(self, k: PipelineKernel, expr: Expr, number: Val) -> Datum:
@@ -49,10 +49,10 @@ class SortedRows:
         if isinstance(arg, Column):
             column = self.columns[arg.name][0]
             return AggregateArgument(arg.type, column.range, column.layout.nullable)
-        exact = isinstance(arg, Literal) and isinstance(arg.value, int) and not isinstance(arg.value, bool)
-        return AggregateArgument(
-            arg.type, (arg.value, arg.value) if exact else None, constant=arg if isinstance(arg, Literal) else None
-        )
+        if not isinstance(arg, Literal):
+            return AggregateArgument(arg.type)
+        exact = isinstance(arg.value, int) and not isinstance(arg.value, bool)
+        return AggregateArgument(arg.type, (arg.value, arg.value) if exact else None, constant=arg)
 
 
 class Place:

@@ -6,10 +6,11 @@ hashable, and prints as SQL that `planner/bind/windows.py` reads back to an equa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tsql.kernels.expr.nodes import Aggregate, Expr, Literal, SortKey
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,10 @@ class Bound:
                 return f"UNBOUNDED {side}"
             case "current":
                 return "CURRENT ROW"
-        plain = self.limit is None and isinstance(self.offset, Literal) and self.offset.value is not None
-        return f"{self.offset.value if plain else f'({self.offset})'} {self.kind.upper()}"
+        distance = f"({self.offset})"
+        if self.limit is None and isinstance(self.offset, Literal) and self.offset.value is not None:
+            distance = str(self.offset.value)
+        return f"{distance} {self.kind.upper()}"
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,7 @@ def _aggregate(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> OverF
     from_start = frame.start.kind == "unbounded" and frame.end.is_constant and not frame.exclude
     choice = choice_of(call)
     if choice is not None:
-        fold = PickFold(call, choice)
-        return _merging(call, order, fold, from_start)
+        return _merging(call, order, PickFold(call, choice), from_start)
     body = _body(call)
     if call.distinct:
         if frame.is_monotonic and body.removable and not from_start:

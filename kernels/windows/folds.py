@@ -7,19 +7,27 @@ own."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Protocol
 
 from tsql.kernels.aggregates.base import AggregateState
 from tsql.kernels.aggregates.bodies import make_body
-from tsql.kernels.aggregates.ordered import ByExtremeWithNulls, Rank
+from tsql.kernels.aggregates.ordered import ByExtreme, ByExtremeWithNulls, Rank
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum, all_valid, both
 from tsql.kernels.emit.expressions import emit, emit_predicate
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.functions.comparison import compare
-from tsql.kernels.windows.base import MOST_ROWS, Memory, OwnMemory, Place, SortedRows, as_type
+from tsql.kernels.process.quick_dataclass import dataclass
+from tsql.kernels.windows.base import MOST_ROWS, Memory, OwnMemory, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall
+
+
+class At(Protocol):
+    """Where a fold is finished."""
+
+    row: Val
 
 
 class FrameFold:
@@ -57,7 +65,7 @@ class FrameFold:
         """Add all rows of another state, which come behind those of this one."""
         raise NotImplementedError
 
-    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: At) -> Datum:
         raise NotImplementedError
 
     def release(self, k: PipelineKernel, state: AggregateState) -> None:
@@ -110,7 +118,7 @@ class BodyFold(FrameFold):
         with k.guarded(None, self.call.position):
             self.body.absorb(k, state, self.body.export(k, other))
 
-    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: At | None) -> Datum:
         with k.guarded(None, self.call.position):
             return as_type(self.body.finish(k, state), self.call.type)
 
@@ -187,7 +195,7 @@ class PickFold(FrameFold):
             better.set(a > b if self.choice.last else a < b)
         return better.value
 
-    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: At) -> Datum:
         best = state.get(0)
         d = self.rows.value(k, self.choice.value, k.select(best >= 0, best, place.row))
         return as_type(d, self.call.type).with_valid(both(d.valid, best >= 0))
@@ -196,7 +204,9 @@ class PickFold(FrameFold):
 def choice_of(call: WindowCall) -> FoldChoice | None:
     """How a call chooses a row, if that is what it does."""
     ordered = tuple((key.expr, Rank(key.expr.type, key.descending, key.nulls_first)) for key in call.order)
-    first = call.args[0] if call.args else None
+    if not call.args:
+        return None
+    first = call.args[0]
     match call.name:
         case "min" | "max" if first.type.is_string:
             return FoldChoice(first, ((first, Rank(first.type, call.name == "max")),), wanted=(first,))
@@ -207,10 +217,10 @@ def choice_of(call: WindowCall) -> FoldChoice | None:
             ranks = tuple((e, Rank(r.type, r.descending != last, r.nulls_first != last)) for e, r in ordered)
             return FoldChoice(first, ranks, last, (first,) if call.ignore_nulls else ())
     body = make_body(call.aggregate(), (), None) if call.name.startswith(("arg", "min_by", "max_by")) else None
-    if body is None:
+    if not isinstance(body, ByExtreme):
         return None
     second = call.args[1]
-    wanted = (second,) if isinstance(body, ByExtremeWithNulls) else (first, second)
+    wanted: tuple[Expr, ...] = (second,) if isinstance(body, ByExtremeWithNulls) else (first, second)
     return FoldChoice(first, ((second, Rank(second.type, body.largest)), *ordered), wanted=wanted)
 
 
@@ -234,7 +244,9 @@ class DistinctFold(CodedFold):
     def end(self, k: PipelineKernel) -> None:
         self.counts.free(k)
 
-    def _counted(self, k: PipelineKernel, row: Val, step: int, turning: int, body: object) -> None:
+    def _counted(
+        self, k: PipelineKernel, row: Val, step: int, turning: int, body: Callable[[tuple[Datum, ...]], None]
+    ) -> None:
         """Change the count of a row's value; where it was, or becomes, `turning`, the value itself comes or goes."""
         args, mask = self._args(k, row)
         with k.when(k.true if mask is None else mask):

@@ -98,6 +98,7 @@ class Frames:
         return before
 
     def _key(self, k: PipelineKernel, place: Place, number: Val) -> Datum:
+        assert self.frame.key is not None, "RANGE with an offset has a key"
         return place.rows.value(k, self.frame.key, number)
 
     def bounds(self, k: PipelineKernel, place: Place) -> Piece:
@@ -116,6 +117,7 @@ class Frames:
             return place.peers_end if is_end else place.peers
         if self.ranged:
             return self._range_bound(k, place, bound, which)
+        assert bound.offset is not None, "PRECEDING and FOLLOWING have an offset"
         d = place.rows.value(k, bound.offset, place.row).wide()
         offset = k.max(d.value, k.i64(0))
         if self.frame.mode == "rows":
@@ -154,6 +156,7 @@ class Frames:
     def _range_bound(self, k: PipelineKernel, place: Place, bound: Bound, which: str) -> Val:
         """Where keys reach the limit. Rows without a key, and limits that are NULL, mean the peers of the row."""
         is_end = which == "end"
+        assert bound.limit is not None, "RANGE with an offset has limits"
         key, limit = self._key(k, place, place.row), place.rows.value(k, bound.limit, place.row)
         known = k.true
         for d in (key, limit):

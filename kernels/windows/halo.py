@@ -8,11 +8,9 @@ DISTINCT, medians, frames that end with the partition) may look at any row of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import reduce
-
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Expr, Literal, SortKey
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.access import LastValue, ShiftedValue
 from tsql.kernels.windows.base import Evaluator
 from tsql.kernels.windows.call import Bound, WindowCall
@@ -36,8 +34,13 @@ class Halo:
 
 def halo_of(calls: tuple[tuple[str, WindowCall], ...], order: tuple[SortKey, ...]) -> Halo | None:
     """What all calls together look at; None if one of them may look at any row."""
-    found = [_halo(name, call, order) for name, call in calls]
-    return None if None in found else reduce(Halo.union, found, Halo())
+    whole = Halo()
+    for name, call in calls:
+        halo = _halo(name, call, order)
+        if halo is None:
+            return None
+        whole = whole.union(halo)
+    return whole
 
 
 def _halo(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> Halo | None:

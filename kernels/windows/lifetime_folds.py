@@ -116,6 +116,7 @@ class Stacks(Folded):
 
     def value(self, k: PipelineKernel, now: Val, row: Val) -> Datum:
         first = self.ends.first(k, row)
+        assert first is not None, "the alive rows are neighbours"
         self.run.move(k, first, row)
         self.run.give(k, first, self.state, True)
         return self.finished(k)

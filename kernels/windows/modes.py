@@ -11,8 +11,8 @@ from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.runtime.tournament import tournament_start, tournament_update
-from tsql.kernels.windows.base import Memory, Place, SortedRows, as_type
-from tsql.kernels.windows.folds import CodedFold
+from tsql.kernels.windows.base import Memory, SortedRows, as_type
+from tsql.kernels.windows.folds import At, CodedFold
 
 
 class ModeFold(CodedFold):
@@ -63,7 +63,8 @@ class ModeFold(CodedFold):
     def remove(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         self._change(k, state, row, -1)
 
-    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: At | None) -> Datum:
+        assert place is not None, "a mode is finished at a row"
         found = state.get(0) > 0
         first = k.load("i64", self.firsts.address, k.load("i64", self.tree.address, 1))
         d = self.rows.value(k, self.call.args[0], k.select(found, first, place.row))

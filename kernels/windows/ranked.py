@@ -6,15 +6,15 @@ The host gives each value its place in the order (its code) and each code a row 
 from __future__ import annotations
 
 from tsql.kernels.aggregates.base import AggregateState
-from tsql.kernels.aggregates.quantiles import DiscRecords
+from tsql.kernels.aggregates.quantiles import DiscRecords, Words
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.runtime.fenwick import fenwick_add, fenwick_nth
-from tsql.kernels.windows.base import Memory, Place, SortedRows, as_type
+from tsql.kernels.windows.base import Memory, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall
-from tsql.kernels.windows.folds import BodyFold
+from tsql.kernels.windows.folds import At, BodyFold
 
 
 class RankedFold(BodyFold):
@@ -30,8 +30,8 @@ class RankedFold(BodyFold):
         super().begin(k, rows)
         self.fields, self.owns = ("i64",), False
         self.tree = Memory(k, (rows.count + 1) * 8, zeroed=True)
-        self.body.nth = lambda k, words, count, index: self.body.word(k, self._nth(k, index))
-        self.body.following = lambda k, words, count, index: self.body.word(k, self._nth(k, index + 1))
+        if isinstance(self.body, Words):
+            self.body.ranked = self._nth
 
     def end(self, k: PipelineKernel) -> None:
         self.tree.free(k)
@@ -57,13 +57,14 @@ class RankedFold(BodyFold):
     def remove(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         self._change(k, state, row, -1)
 
-    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: At | None) -> Datum:
         count = state.get(0)
         slots = [k.var(k.const(t, 0)) for t in self.call.type.parts]
         with k.when(count > 0):
             if isinstance(self.body, DiscRecords):
                 self.body.choose(k, slots, count, lambda index: as_type(self._nth(k, index), self.call.type).parts)
             else:
+                assert isinstance(self.body, Words), f"{self.call.name} is no quantile"
                 for slot, part in zip(slots, self.body.answer(k, k.null, count), strict=True):
                     slot.set(part)
         return Datum(self.call.type, tuple(s.value for s in slots), count > 0)

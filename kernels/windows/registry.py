@@ -3,9 +3,8 @@ too."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.kernels.expr.types import BIGINT, DOUBLE, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-import tsql.kernels.aggregates
-import tsql.kernels.functions  # noqa: F401  (fills the registries)
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.constant import evaluate
 from tsql.kernels.expr.nodes import Aggregate, Call, Expr, Literal, Outer, SortKey
@@ -24,6 +22,9 @@ from tsql.planner.bind.types import Bare, coerce, is_bare_string, unify
 
 if TYPE_CHECKING:
     from tsql.planner.bind.binder import Binder
+
+SCALARS.fill()
+AGGREGATES.fill()
 
 UNTOUCHED_BY_DISTINCT = {
     "min", "max", "first", "last", "any_value", "arbitrary", "bool_and", "bool_or", "bit_and", "bit_or", "arg_min",

@@ -8,12 +8,13 @@ name. The table of expressions is in `expression_clauses.py`, those of statement
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from tsql.kernels.expr.errors import ParseError
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.query_text import position_of
 
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)

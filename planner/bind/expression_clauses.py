@@ -1,4 +1,5 @@
-"""The arguments of the nodes of expressions: which are read (by `bind*.py`), and how the others are refused."""
+"""The arguments of the nodes of expressions: which are read (by the files beside this one), and how the others are
+refused."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ stand inside of a call `running(..)` or `final(..)` in both (`wrapped`)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -19,6 +19,7 @@ from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import VARCHAR, Type
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.patterns.reads import Classifier, MatchFold, MatchNumber, Navigate, Read
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner.bind.binder import Binder, check_depth, schema_resolver
 from tsql.planner.bind.calls import ORDERED_SETS, aggregate_call

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from sqlglot import exp
@@ -13,6 +13,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from tsql.kernels.expr.errors import ParseError
+from tsql.kernels.process.quick_dataclass import dataclass
 
 MAX_NESTING = 200
 """Levels of parentheses, CASE and prefix operators; the parser recurses about 20 frames for each."""

@@ -17,7 +17,6 @@ The arithmetic Calls that come out have these argument types:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tsql.kernels.expr.nodes import Cast, Expr, Literal, Parameter
 from tsql.kernels.expr.types import (
@@ -41,6 +40,7 @@ from tsql.kernels.expr.types import (
     common_type,
     implicit_cast_cost,
 )
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.fold import fold, fold_exact
 
 

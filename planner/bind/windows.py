@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -13,6 +13,7 @@ from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.nodes import Call, Expr, Literal, SortKey
 from tsql.kernels.expr.types import BIGINT, DATE, INTEGER, NULL, TIME, TIMESTAMP, TIMESTAMPTZ
 from tsql.kernels.functions.registry import SCALARS
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.call import DEFAULT_FRAME, Bound, Frame, WindowCall
 from tsql.kernels.windows.registry import ALIASES, WINDOW_FUNCTIONS, WindowSignature
 from tsql.planner.bind.calls import aggregate_call, no_match, sort_key, unwrap_arguments

@@ -1,5 +1,5 @@
-"""`Choice`: what the choice of steps for one query knows. The functions that make the steps of a kind of node take it, ask
-it for the steps of inputs (`step`) and for the cheapest of several plans (`cheapest`)."""
+"""`Choice`: what the choice of steps for one query knows. The functions that make the steps of a kind of node take it,
+ask it for the steps of inputs (`step`) and for the cheapest of several plans (`cheapest`)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""What plans cost: the constants, the estimates of rows and bytes, and the candidates side by side."""
+"""What work costs, and what is known of rows: the constants, and estimates over logical plans. Steps estimate
+themselves with it."""

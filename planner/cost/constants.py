@@ -1,12 +1,14 @@
 """The only constants of the planner: what work costs, and what is assumed where statistics are silent.
 
 `Costs` are of a machine: the defaults are those of a two-core server, `tsql calibrate` measures them where it runs, and
-`planner/cost/estimate.py` turns them into the cost of a plan. The other constants are the same everywhere.
+`Step.estimate` of `planner/physical/` turns them into the cost of a plan. The other constants are the same everywhere.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 UNKNOWN_ROWS = 1e6
 """Of a source that does not know how many it has."""

@@ -1,5 +1,5 @@
-"""Estimates: how many rows a logical node yields, how many groups keys make, how many rows a condition leaves and a join
-finds. Only costs depend on them, never results."""
+"""Estimates: how many rows a logical node yields, how many groups keys make, how many rows a condition leaves and a
+join finds. Only costs depend on them, never results."""
 
 from __future__ import annotations
 

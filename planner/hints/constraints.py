@@ -18,20 +18,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.hints.hint import Hint, HintTarget, find_relation
 from tsql.planner.hints.join_hints import Demand, JoinHints, leaves_of, why_apart
 from tsql.planner.logical.nodes import Join, Node, Scan
 from tsql.planner.logical.tree import nodes
+from tsql.planner.physical.properties import MAX_SHARDS
 
 HINTS = ("SHARDS", "AGG", "REDISTRIBUTE", "BROADCAST", "LEADING", "JOIN")
 NEED_JOIN = ("BROADCAST", "LEADING", "JOIN")
 ONCE = ("SHARDS", "AGG")
 AGGREGATIONS = ("one_phase", "two_phase", "two_phase_gather")
-MAX_SHARDS = 4096
 
 
 @dataclass(frozen=True)

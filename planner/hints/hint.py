@@ -1,13 +1,13 @@
-"""One hint as the query states it, and the relations that hints name. `constraints.py` and `join_hints.py` read
-meaning into it."""
+"""One hint as the query states it, and the relations that hints name. `constraints.py` and `join_hints.py` read meaning
+into it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.nodes import Scan
 from tsql.planner.physical.movement import SCOPES
 

@@ -11,9 +11,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.hints.hint import Hint, HintTarget, find_relation
 from tsql.planner.logical.match import Match
 from tsql.planner.logical.nodes import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, Sort, Window

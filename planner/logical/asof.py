@@ -5,13 +5,14 @@ above it."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Self
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal, check_columns
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.nodes import Binary, Node, joined_schema
 
 ASOF_KINDS = ("inner", "left")

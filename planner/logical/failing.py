@@ -1,4 +1,5 @@
-"""Which expressions may fail for some row, and which casts cannot. What may fail is not moved to where more rows are."""
+"""Which expressions may fail for some row, and which casts cannot. What may fail is not moved to where there are more
+rows."""
 
 from __future__ import annotations
 

@@ -7,13 +7,14 @@ outer row."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, INTERVAL
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.nodes import Node, Unary
 
 

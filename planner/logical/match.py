@@ -6,13 +6,14 @@ neighbours."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
 from tsql.kernels.expr.nodes import Expr, check_columns
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.patterns.spec import MatchSpec
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.nodes import Unary
 
 

@@ -7,7 +7,7 @@ unique per relation; the display names of the result stand in `Output`. `explain
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Self, cast
 
@@ -16,6 +16,7 @@ from tsql.kernels.expr.nodes import Column, Expr, SortKey, check_columns
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, BOOLEAN
 from tsql.kernels.process import stopping
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.logical.calls import map_calls, map_columns, map_keys
 

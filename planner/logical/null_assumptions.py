@@ -1,17 +1,20 @@
 """What a plan relies on besides its query: columns that hold no NULLs now.
 
 `x NOT IN (..)` is an anti join only where neither side has a NULL. Rules and the removal of subqueries may say so from
-what is in the tables (`rely`), and a plan that is kept must not outlive it in silence: then each scan names its columns
-without NULLs (`filled=(..)`), whoever reads the plan again is refused if one has some, and rows that arrive later are
-looked at (`backends/live/`); `with_filled` of `physical/operators/scan.py` writes them down. It is for the whole plan, since a column may have many names on its way to the condition.
-Plans that no such condition is in say nothing."""
+what is in the tables (`rely`), and a plan that is kept must not outlive it in silence: then each scan names its
+columns without NULLs (`filled=(..)`), whoever reads the plan again is refused if one has some, and rows that arrive
+later are looked at (`backends/live/`); `with_filled` of `physical/operators/scan.py` writes them down. It is for the
+whole plan, since a column may have many names on its way to the condition. Plans that no such condition is in say
+nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass

@@ -2,18 +2,19 @@
 in.
 
 Both are a `Series` over each row, of window starts or of window ends, and every rule that knows a series knows them.
-What they know besides is the grid of the windows, by which `planner/logical/panes.py` combines aggregates over them from
-panes without repeating a row. All lengths are in microseconds; the time of a row is neither NULL nor infinite."""
+What they know besides is the grid of the windows, by which `planner/logical/panes.py` combines aggregates over them
+from panes without repeating a row. All lengths are in microseconds; the time of a row is neither NULL nor infinite."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd
 from typing import Self
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.types import BIGINT, INTERVAL, TIMESTAMP
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.calendar import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tsql.planner.logical.generating import Series
 from tsql.planner.logical.nodes import Node

@@ -8,12 +8,13 @@ aggregate that needs all values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, substitute
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, TIMESTAMP
 from tsql.kernels.operators.aggregate.combine import Windows, is_placed
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.aggregate_states import can_combine
 from tsql.planner.logical.calls import map_call

@@ -4,12 +4,12 @@ unnesting share this."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, InList, Literal, Outer, rewrite
 from tsql.kernels.expr.schema import Field
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.functions.registry import SCALARS
+from tsql.kernels.process.quick_dataclass import dataclass
 
 TRUE = Literal(True, BOOLEAN)
 FALSE = Literal(False, BOOLEAN)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -12,6 +12,7 @@ from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, check_columns
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import TIMESTAMP
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.calls import map_calls
 from tsql.planner.logical.nodes import Filter, Node, Project, Unary
 

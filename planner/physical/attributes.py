@@ -8,6 +8,7 @@ import re
 import struct
 from collections.abc import Collection
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from tsql.kernels.expr.constant import evaluate
 from tsql.kernels.expr.errors import PlanError
@@ -16,8 +17,10 @@ from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, DOUBLE, NULL, Type, implicit_cast_cost
 from tsql.planner.bind.fold import fold_exact
 from tsql.planner.bind.types import coerce
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.text import split_assignment
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.line import LineContext
 
 MOST_SHARDS = 4096
 LEAST_WORD, GREATEST_WORD = -(2**63), 2**63 - 1

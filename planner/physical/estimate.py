@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, FIXED_BITS, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
 from tsql.planner.cost.columns import column_statistics, distinct

@@ -1,5 +1,5 @@
-"""`LineContext`: what a line of a plan file is read with. Steps read names, expressions, calls and tables through it, so
-that every error has the line."""
+"""`LineContext`: what a line of a plan file is read with. Steps read names, expressions, calls and tables through it,
+so that every error has the line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Expr, SortKey, rewrite
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner.bind.binder import parse_aggregate, parse_expression, parse_window
 from tsql.planner.physical.text import SIMPLE, quoted, scan_text, split, split_assignment
 
 
@@ -75,12 +74,16 @@ class LineContext:
         return result
 
     def expression(self, text: str, schema: Schema) -> Expr:
+        from tsql.planner.bind.binder import parse_expression
+
         try:
             return unplaced(parse_expression(text, schema, self.parameters))
         except TsqlError as error:
             raise self.error(error.message, error.hint) from None
 
     def aggregate(self, text: str, schema: Schema) -> AggregateCall:
+        from tsql.planner.bind.binder import parse_aggregate
+
         try:
             call = parse_aggregate(_unwrap(text), schema, self.parameters)
         except TsqlError as error:
@@ -90,11 +93,22 @@ class LineContext:
         return replace(call, args=tuple(map(unplaced, call.args)), filter=condition, order=order, position=None)
 
     def window(self, text: str, schema: Schema, order: tuple[SortKey, ...]) -> WindowCall:
+        from tsql.planner.bind.binder import parse_window
+
         try:
             call = parse_window(_unwrap(text), schema, order, self.parameters)
         except TsqlError as error:
             raise self.error(error.message, error.hint) from None
         return replace(call.changed(unplaced), position=None)
+
+    def condition(self, text: str, schema: Schema, names: tuple[str, ...], own: str | None) -> Expr:
+        """A condition or measure over the rows of a match; `names` are the variables of the pattern, `own` its own."""
+        from tsql.planner.bind.match import parse_condition
+
+        try:
+            return unplaced(parse_condition(text, schema, names, own, self.parameters))
+        except TsqlError as error:
+            raise self.error(error.message, error.hint) from None
 
     def constant(self, text: str) -> Expr:
         value = self.expression(text, Schema(()))

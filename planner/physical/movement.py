@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr
-from tsql.planner.physical.attributes import Attributes
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import EVEN, KEYED, ONCE, Properties, Requirement
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import identifiers
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 SCOPES = ("local", "global")
 

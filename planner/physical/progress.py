@@ -4,9 +4,10 @@ how they pass through it (`Step.promised`)."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, Literal
+from tsql.kernels.process.quick_dataclass import dataclass
 
 DAY_US = 86_400_000_000
 INFINITE, INFINITE_DAY = 2**63 - 1, 2**31 - 1

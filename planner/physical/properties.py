@@ -4,9 +4,12 @@ the two."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tsql.kernels.expr.nodes import SortKey
+from tsql.kernels.process.quick_dataclass import dataclass
+
+MAX_SHARDS = 4096
 
 
 @dataclass(frozen=True)

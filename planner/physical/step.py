@@ -6,23 +6,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner.logical import nodes as logical
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Cost, Estimate, Machine
 from tsql.planner.physical.expressions import expressions_in, map_in
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import ANY, Properties, Requirement
 from tsql.planner.physical.text import VERSION, identifier
+
+if TYPE_CHECKING:
+    # Only to read a plan file: a plan that runs needs no parser.
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 MOST_DEEP = 1000
 """A plan has at most so many steps in a row."""
@@ -72,8 +76,6 @@ class Step:
     def suggested_name(self) -> str:
         return self.label or self.op
 
-    # Text.
-
     def attributes(self) -> list[tuple[str, str]]:
         """(name, text) pairs as the plan file prints them; a name of "" prints the text alone."""
         return []
@@ -86,8 +88,6 @@ class Step:
     def refusal(self, target: str) -> tuple[str, str] | None:
         """Why the step cannot run on a target, and what would fix it."""
         return None
-
-    # Expressions and columns.
 
     def expressions(self) -> tuple[Expr, ...]:
         """All expressions among its attributes, in order."""
@@ -116,8 +116,6 @@ class Step:
         """The columns of inputs whose values a column of the output has, as they are; none if it is computed here."""
         return [(i, column) for i in self.inputs if column in i.schema]
 
-    # Where rows are.
-
     def requires(self) -> tuple[Requirement, ...]:
         return tuple(ANY for _ in self.inputs)
 
@@ -128,8 +126,6 @@ class Step:
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         """The properties of the output, from those of the inputs and the plan's number of shards."""
         return given[0]
-
-    # Order.
 
     @property
     def streamed(self) -> int | None:
@@ -151,8 +147,6 @@ class Step:
         """Whether rows are told apart by their places in the input: the first of a group, ties, the first so many."""
         return False
 
-    # Time.
-
     def promised(self, below: list[Progress]) -> Progress:
         """What is promised of the rows to come, from what is promised of those of the inputs."""
         return Progress(ended=all(p.ended for p in below))
@@ -165,8 +159,6 @@ class Step:
     def held(self) -> Step:
         """The step whose rows are what it holds while it runs."""
         return self
-
-    # Estimates.
 
     def estimate(self, given: tuple[Estimate, ...], machine: Machine) -> Estimate:
         """What is expected of the step, from what is expected of its inputs."""
@@ -197,8 +189,6 @@ class Step:
         """Whether columns that it does not look at are better decoded behind it, where it leaves so many of the rows of
         the streamed input."""
         return False
-
-    # The plan below.
 
     def with_inputs(self, inputs: tuple[Step, ...]) -> Step:
         return self if all(a is b for a, b in zip(self.inputs, inputs, strict=True)) else replace(self, inputs=inputs)

@@ -56,8 +56,8 @@ RULES: tuple[Rule, ...] = (
     prune_columns,
     remove_trivial_project,
 )
-"""`push_filter_down` runs three times: before `mark_to_semi`, which finds a mark where the filter stands right above it;
-when joins have told filters to their sides; and when the joins have their order and aggregates have been moved."""
+"""`push_filter_down` runs three times: before `mark_to_semi`, which finds a mark where the filter stands right above
+it; when joins have told filters to their sides; and when joins are in order and aggregates have been moved."""
 
 
 def optimize(

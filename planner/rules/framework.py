@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.hints.constraints import Constraints
 from tsql.planner.logical.needed import needed_columns
 from tsql.planner.logical.nodes import Node

@@ -12,13 +12,14 @@ relations the pair that gives the fewest rows is joined first. Estimates are of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from math import prod
 from typing import TypeGuard
 
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.process import stopping
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
 from tsql.planner.cost.columns import distinct

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tsql.kernels.expr.nodes import Call, Column, Expr, Outer, substitute
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.nodes import Apply, Distinct, Filter, Join, Node, Project
 from tsql.planner.logical.null_assumptions import rely
 from tsql.planner.logical.predicates import (

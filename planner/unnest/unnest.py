@@ -10,10 +10,11 @@ outer Apply is gone (`NeedsDomain`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Case, Column, Expr, Literal, Outer, substitute
 from tsql.kernels.expr.types import BOOLEAN
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.failing import is_risky
 from tsql.planner.logical.generating import Series
 from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, Node, Project, Sort, Values

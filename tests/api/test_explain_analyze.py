@@ -40,6 +40,9 @@ CASES = {
             "SELECT 1 FROM (SELECT rank() OVER (PARTITION BY customer ORDER BY price) AS r FROM orders) WHERE r < 3"
         ],
     },
+    "SELECT customer, price, count(*) AS n FROM orders GROUP BY GROUPING SETS ((customer, price), (price))": {
+        "expand": ["SELECT 1 FROM orders, range(2)"]
+    },
     "SELECT price FROM orders UNION ALL SELECT key FROM customers": {"union": ["SELECT 1 FROM range(1100)"]},
 }
 

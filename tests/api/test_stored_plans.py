@@ -11,6 +11,7 @@ import pytest
 import tsql
 from tests.cache_entries import entries
 from tsql import plan_store
+from tsql.catalog import catalog
 from tsql.kernels.codegen.kir import parse
 from tsql.kernels.codegen.llvm import FULL, compiler
 from tsql.kernels.codegen.object_cache import flush
@@ -151,6 +152,84 @@ def test_files_and_registered_data_are_looked_at_again(tmp_path: Path) -> None:
         assert db.sql(f"SELECT count(*) FROM '{path}'").fetchall() == [(count,)]
         db.register("given", {"a": list(range(count))})
         assert db.sql("SELECT count(*) FROM given").fetchall() == [(count,)]
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files count as old enough to keep plans over them."""
+    monkeypatch.setattr(catalog, "SETTLED_NS", 0)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_files_that_are_as_they_were_are_not_analyzed_again(
+    kind: str, tmp_path: Path, analyses: Analyses, settled: None
+) -> None:
+    path = tmp_path / f"rows.{kind}"
+    tsql.connect().sql("SELECT range AS a, range % 2 AS b FROM range(10)").write(path)
+    query = f"SELECT b, sum(a) FROM '{path}' GROUP BY b ORDER BY b"
+    for _ in range(3):
+        assert tsql.connect(threads=2).sql(query).fetchall() == [(0, 20), (1, 25)]
+    assert analyses.of(query) == 1
+    for rows, expected in ((8, [(0, 12), (1, 16)]), (9, [(0, 20), (1, 16)])):
+        tsql.connect().sql(f"SELECT range AS a, range % 2 AS b FROM range({rows})").write(path)
+        assert tsql.connect(threads=2).sql(query).fetchall() == expected
+    assert analyses.of(query) == 3
+    path.unlink()
+    messages = []
+    for _ in range(2):
+        with pytest.raises(TsqlError) as caught:
+            tsql.connect(threads=2).sql(query)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1] and str(path) in messages[0]
+
+
+def test_a_session_that_has_found_a_plan_sees_that_its_file_changes(tmp_path: Path, settled: None) -> None:
+    path = tmp_path / "rows.parquet"
+    tsql.connect().sql("SELECT range AS a FROM range(10)").write(path)
+    query = f"SELECT sum(a) FROM '{path}'"
+    tsql.connect().sql(query).fetchall()
+    db = tsql.connect()
+    assert db.sql(query).fetchall() == [(45,)]
+    db.sql("SELECT range AS a FROM range(5)").write(path)
+    assert db.sql(query).fetchall() == [(10,)]
+
+
+def test_patterns_options_and_a_file_that_is_named_twice(tmp_path: Path, analyses: Analyses, settled: None) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("x;y\n1;2\n3;4\n")
+    query = (
+        f"SELECT count(*), sum(l.x), min(r.y) FROM read_csv('{tmp_path}/*.csv', delim => ';') l "
+        f"JOIN read_csv('{tmp_path}/*.csv', delim => ';') r USING (x)"
+    )
+    assert [tsql.connect(threads=2).sql(query).fetchall() for _ in range(2)] == [[(8, 16, 2)]] * 2
+    assert analyses.of(query) == 1
+    (tmp_path / "c.csv").write_text("x;y\n3;0\n")
+    assert tsql.connect(threads=2).sql(query).fetchall() == [(13, 31, 0)]
+    assert analyses.of(query) == 2
+
+
+def test_files_that_have_just_changed_are_looked_at_again(
+    tmp_path: Path, analyses: Analyses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another write in the same tick of the file system would leave no trace."""
+    monkeypatch.setattr(catalog, "SETTLED_NS", 3600 * 10**9)
+    path = tmp_path / "rows.csv"
+    path.write_text("a\n1\n")
+    query = f"SELECT sum(a) FROM '{path}'"
+    for _ in range(2):
+        assert tsql.connect().sql(query).fetchall() == [(1,)]
+    assert analyses.of(query) == 2
+
+
+def test_rows_that_are_left_out_are_told_each_time(tmp_path: Path, analyses: Analyses, settled: None) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a\n1\nx\n")
+    query = f"SELECT sum(a) FROM read_csv('{path}', columns => {{'a': 'INTEGER'}}, store_rejects => true)"
+    for _ in range(2):
+        db = tsql.connect()
+        assert db.sql(query).fetchall() == [(1,)]
+        assert db.sql("SELECT count(*) FROM reject_errors").fetchall() == [(1,)]
+    assert analyses.of(query) == 2
 
 
 def test_parameters_are_checked_and_used(analyses: Analyses) -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 import duckdb
 
-import tsql.kernels.aggregates
-import tsql.kernels.functions  # noqa: F401
 from tests.duck import empty_duckdb
 from tsql.analyze.statements import analyze
 from tsql.kernels.expr.keywords import quote

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tsql.kernels.aggregates
-import tsql.kernels.functions  # noqa: F401
 from tests.fuzz.amount import examples
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.nodes import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal, SortKey

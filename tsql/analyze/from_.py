@@ -8,7 +8,6 @@ relation around the query. RIGHT JOIN is a left join with its sides exchanged; t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -23,6 +22,7 @@ from tsql.analyze.time.lifetime_joins import join as temporal_join
 from tsql.grammar.time.nodes import AsofJoin, ClipJoin
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, Outer, rewrite
 from tsql.kernels.expr.types import BOOLEAN
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.binder import Binder
 from tsql.planner.bind.operators import compare, to_boolean
 from tsql.planner.bind.query_text import position_of

@@ -5,12 +5,11 @@ list (`unnest.py`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from tsql.kernels.expr.nodes import Call, Case, Expr, Literal
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTERVAL, NULL, TIMESTAMP, VARCHAR, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.binder import Binder
 from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import Bare, coerce, unify

@@ -7,7 +7,7 @@ first query finds them. UNPIVOT puts columns under each other with UNNEST and dr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.constant import evaluate
 from tsql.kernels.expr.nodes import Call, Literal, Parameter
 from tsql.kernels.expr.types import BOOLEAN, VARCHAR
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import coerce

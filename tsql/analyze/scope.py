@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from tsql.kernels.expr.errors import BindError, UnreadableError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal
 from tsql.kernels.expr.types import BOOLEAN, TIMESTAMP, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.binder import nearest
 from tsql.planner.bind.query_text import QueryText, position_of
 from tsql.planner.logical import nodes as logical

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -32,6 +32,7 @@ from tsql.analyze.windows import WindowCalls, mentions_window
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.nodes import Aggregate, Column, Expr, SortKey
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.binder import Binder, nearest
 from tsql.planner.bind.forms import current_database
 from tsql.planner.bind.operators import to_boolean

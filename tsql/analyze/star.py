@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
+from tsql.kernels.process.arrow_compute import pc
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.syntax import CallNode
 
 Error = Callable[[str, exp.Expr], Exception]

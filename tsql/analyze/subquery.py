@@ -12,7 +12,7 @@ one meaning. The columns that subqueries add are unique in their query for the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -26,6 +26,7 @@ from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Aggregate, Call, Column, Expr, Outer, rewrite
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.binder import Binder
 from tsql.planner.bind.operators import COMPARISON
 from tsql.planner.bind.query_text import position_of

@@ -6,12 +6,12 @@ part of the plan cache's key.
 
 from __future__ import annotations
 
-import difflib
 import glob
+import json
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsql.backends.io import Source
@@ -20,6 +20,7 @@ from tsql.catalog.definition import Macro, Table, View
 from tsql.catalog.external import External
 from tsql.kernels.expr.errors import CatalogError, SourceError
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.backends.io.csv.rejects import CsvRejects, RejectTables
@@ -38,7 +39,7 @@ class FileUse:
 
 
 def fingerprint(path: str | Sequence[str]) -> tuple[Any, ...]:
-    """Names, sizes and modification times of the files that a path, a pattern or a list of them stands for."""
+    """Names, sizes and times of change of the files that a path, a pattern or a list of them stands for."""
     paths = [path] if isinstance(path, str) else list(path)
     found: list[Any] = []
     for one in paths:
@@ -52,6 +53,16 @@ def fingerprint(path: str | Sequence[str]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+SETTLED_NS = 1_000_000_000
+"""A file that changed so shortly before may change again without its times telling: file systems count in ticks."""
+
+
+def _is_settled(found: tuple[Any, ...]) -> bool:
+    """Whether what `fingerprint` says of files now will tell them from any later version of them."""
+    now = time.time_ns()
+    return all(len(file) == 4 and max(file[1:3]) <= now - SETTLED_NS for file in found)
+
+
 def _stat(path: str) -> tuple[Any, ...]:
     try:
         status = os.stat(path)
@@ -59,7 +70,7 @@ def _stat(path: str) -> tuple[Any, ...]:
         return (path,)
     if is_fifo(path):
         return path, object()  # what comes next is always something else
-    return path, status.st_mtime_ns, status.st_size
+    return path, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
 Entry = Source | View | Table | External
@@ -138,7 +149,11 @@ class Catalog:
     def _ask(self, kind: str, name: str) -> None:
         """Remember a question for those who record what an analysis depends on, in this thread."""
         for asked in getattr(self._asking, "recorders", ()):
-            asked[kind, name.lower()] = None
+            asked.setdefault((kind, name.lower()), [])
+
+    def _tell_opened(self, question: str, source: Source, use: FileUse) -> None:
+        for asked in getattr(self._asking, "recorders", ()):
+            asked.setdefault(("open", question), []).append((source, use))
 
     def macro(self, name: str) -> Macro | None:
         self._ask("macro", name)
@@ -184,17 +199,30 @@ class Catalog:
         from tsql.backends.io.open import open_source, rejects_of
 
         where = path if isinstance(path, str) else tuple(path)
-        self._ask("file", str(where))
+        try:
+            question = json.dumps([path if isinstance(path, str) else list(path), kind, dict(options or {})])
+        except (TypeError, ValueError):
+            question = None
         before = fingerprint(where)
+        settled = _is_settled(before)
         fifos: dict[Any, Pipe] | None = getattr(self._asking, "fifos", None)
-        source = open_source(
-            where if isinstance(where, str) else list(where),
-            kind,
-            dict(options or {}),
-            lambda path: self.pipes.path(path, fifos),
-        )
+        try:
+            source = open_source(
+                where if isinstance(where, str) else list(where),
+                kind,
+                dict(options or {}),
+                lambda path: self.pipes.path(path, fifos),
+            )
+        except BaseException:
+            self._ask("file", str(where))
+            raise
+        use = FileUse(where, before)
+        if question is None or not settled:
+            self._ask("file", str(where))
+        else:
+            self._tell_opened(question, source, use)
         if self._opened is not None:
-            self._opened.append(FileUse(where, before))
+            self._opened.append(use)
         rejects = rejects_of(source)
         if rejects is not None:
             self._show_rejects(rejects)
@@ -261,17 +289,23 @@ class Catalog:
         return entry
 
     def _nearest(self, name: str) -> str | None:
+        import difflib
+
         close = difflib.get_close_matches(name.lower(), list(self._entries), 1)
         return f"did you mean {self._entries[close[0]][0]}?" if close else None
 
 
+Asked = dict[tuple[str, str], list[tuple[Source, FileUse]]]
+
+
 class FileRecorder:
-    """Collects in `files` what `Catalog.open_file` opens while the context is active, and in `asked` what else was
-    wanted of the catalog: ("entry" | "macro" | "file" | "fetch", name)."""
+    """Collects in `files` what `Catalog.open_file` opens while the context is active, and in `asked` everything that
+    was wanted of the catalog: ("entry" | "macro" | "file" | "fetch", name), and ("open", arguments as JSON) with the
+    sources of each call."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.files: list[FileUse] = []
-        self.asked: dict[tuple[str, str], None] = {}
+        self.asked: Asked = {}
         self._catalog = catalog
         self._outer: list[FileUse] | None = None
         self._fifos: dict[Any, Pipe] | None = None

@@ -5,12 +5,15 @@ map."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import Type, parse_type
+from tsql.kernels.process.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from tsql.kernels.blocks.stored import StoredTable
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
 from tsql.backends.io import Source
-from tsql.backends.io.open import ALIASES
-from tsql.backends.io.watermark import DROP, Watermark
-from tsql.grammar.time.intervals import shown
 from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import parse_type
-from tsql.planner.bind.binder import parse_expression
+from tsql.kernels.process.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from tsql.backends.io.watermark import Watermark
 
 CONNECTORS = ("parquet", "csv", "json", "ndjson", "arrow")
 TIMES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
@@ -37,6 +37,8 @@ class Files:
 
     @property
     def connector(self) -> str:
+        from tsql.backends.io.open import ALIASES
+
         return {kind: name for name, kind in ALIASES.items() if name == "arrow"}.get(self.kind, self.kind)
 
 
@@ -105,6 +107,9 @@ class External:
         kind, paths, options = data["files"]
         watermark = None
         if data.get("watermark") is not None:
+            from tsql.backends.io.watermark import Watermark
+            from tsql.planner.bind.binder import parse_expression
+
             column, text, *rest = data["watermark"]
             watermark = Watermark(column, text, parse_expression(text, schema), *rest)
         period = None if data.get("period") is None else tuple(data["period"])
@@ -113,6 +118,9 @@ class External:
 
 def watermark_text(mark: Watermark) -> str:
     """The clause as it is written in CREATE STREAM."""
+    from tsql.backends.io.watermark import DROP
+    from tsql.grammar.time.intervals import shown
+
     text = f"WATERMARK FOR {quote(mark.column)} AS {mark.text}"
     text += f" IDLE TIMEOUT {shown(mark.idle_timeout_us)}" if mark.idle_timeout_us is not None else ""
     text += f" ALLOWED LATENESS {shown(mark.allowed_lateness_us)}" if mark.allowed_lateness_us else ""

@@ -6,23 +6,23 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tsql
 from tsql.cli.output import FORMATS, TEXT_FORMATS, emit, read_text, replace_closed, report, timing, tolerate_encoding
 from tsql.cli.progress_bar import ProgressBar
 from tsql.kernels.expr.errors import CatalogError, PlanError, TsqlError
-from tsql.loaded import LoadedPlan, save_plan
 from tsql.parameters import parse_value
-from tsql.planner.physical.planfile import lines_of
 from tsql.relation import FORMATS as EXTENSIONS
 from tsql.relation import Relation
 from tsql.session import Session
+
+if TYPE_CHECKING:
+    from tsql.loaded import LoadedPlan
 
 LEVELS = ("logical", "physical", "pipelines", "kir", "llvm", "asm", "analyze")
 
@@ -65,9 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Version(argparse.Action):
+    """As argparse's own, but the version is looked up when it is asked for, which takes as long as a query."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"tsql {tsql.__version__}")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tsql", description="Temporal SQL, compiled.", allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"tsql {tsql.__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     parser.set_defaults(command=None, debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
@@ -227,8 +235,14 @@ def _one(session: Session, arguments: Any) -> Relation:
     text, origin, is_plan = _read(arguments.query)
     parameters = _parameters(arguments)
     if is_plan:
-        return LoadedPlan(text, origin).run(session, parameters)
+        return _loaded(text, origin).run(session, parameters)
     return session.sql(text, parameters, origin=origin)
+
+
+def _loaded(text: str, origin: str | None) -> LoadedPlan:
+    from tsql.loaded import LoadedPlan
+
+    return LoadedPlan(text, origin)
 
 
 def _run(arguments: Any) -> int:
@@ -242,7 +256,7 @@ def _run(arguments: Any) -> int:
     parameters = _parameters(arguments)
     with _session(arguments) as session:
         results = (
-            iter([LoadedPlan(text, origin).run(session, parameters)])
+            iter([_loaded(text, origin).run(session, parameters)])
             if is_plan
             else session.statements(text, parameters, origin=origin)
         )
@@ -285,6 +299,8 @@ def _plan(arguments: Any) -> int:
     if arguments.output is None:
         print(text.rstrip("\n"))
     else:
+        from tsql.loaded import save_plan
+
         save_plan(text.rstrip("\n") + "\n", arguments.output)
     return 0
 
@@ -299,7 +315,7 @@ def _check(arguments: Any) -> int:
     if arguments.plan != "-" and not os.path.isfile(arguments.plan):
         raise UsageError(f"there is no file {arguments.plan}")
     text, origin = read_text(arguments.plan, "plan file")
-    plan, parameters = LoadedPlan(text, origin), _parameters(arguments)
+    plan, parameters = _loaded(text, origin), _parameters(arguments)
     with _session(arguments) as session:
         relation = plan.run(session, parameters)
         said = (
@@ -318,7 +334,7 @@ def _check(arguments: Any) -> int:
 
 
 def _diff(arguments: Any) -> int:
-    from rich.console import Console
+    import difflib
 
     from tsql.cli.display import print_lines
 
@@ -330,7 +346,7 @@ def _diff(arguments: Any) -> int:
     found = difflib.unified_diff(*texts, arguments.old, arguments.new, lineterm="")
     colours = {"+": "green", "-": "red", "@": "cyan"}
     print_lines(
-        Console(highlight=False),
+        sys.stdout,
         [[(line, "bold" if line[:3] in ("+++", "---") else colours.get(line[:1], ""))] for line in found],
     )
     return 0
@@ -339,6 +355,8 @@ def _diff(arguments: Any) -> int:
 def _plan_text(path: str) -> str:
     """The text of a plan file. Its steps are not read, which takes its tables, but its first line tells it from other
     files."""
+    from tsql.planner.physical.planfile import lines_of
+
     text, origin = read_text(path, "plan file")
     number, line = next(((number, line) for number, line in lines_of(text) if line), (1, ""))
     if not line.startswith("plan version "):

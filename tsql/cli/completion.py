@@ -28,8 +28,6 @@ _WORD = re.compile(r"[A-Za-z_][\w]*$")
 
 
 def _functions() -> list[str]:
-    import tsql.kernels.aggregates
-    import tsql.kernels.functions  # noqa: F401  (registers the functions)
     from tsql.kernels.aggregates.registry import AGGREGATES
     from tsql.kernels.functions.registry import SCALARS
 

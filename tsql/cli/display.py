@@ -9,15 +9,13 @@ import sys
 from collections import deque
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.text import Text
 
+from tsql.cli.terminal import cell_len, console_of
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.values import texts
 
 if TYPE_CHECKING:
@@ -226,7 +224,11 @@ def _row(cells: list[str], styles: list[str], gap: int | None, marks: dict[str, 
 
 
 def _cut(text: str, width: int, marks: dict[str, str]) -> str:
-    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + marks["more"]
+    if cell_len(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1) + marks["more"]
 
 
 def _center(text: str, width: int, marks: dict[str, str]) -> str:
@@ -269,28 +271,33 @@ def print_table(
     """Print the table and return how many rows there are. Without limits it is cut to the terminal; where the output is
     no terminal, to `plain_rows` rows of any width."""
     stream = file if file is not None else sys.stdout
-    console = Console(file=stream, highlight=False, soft_wrap=True)
-    if console.is_terminal:
+    console = console_of(stream)
+    if console is not None:
         max_width = max_width or console.width
         max_rows = max(_MIN_ROWS, console.height - _FRAME_LINES - _DOTS) if max_rows is None else max_rows
     max_rows = plain_rows if max_rows is None else max_rows
     if not relation.columns:
         for _ in relation.batches():
             pass
-        console.print(relation.message or "ok", markup=False)
+        from rich.console import Console
+
+        Console(file=stream, highlight=False, soft_wrap=True).print(relation.message or "ok", markup=False)
         return 0
     found = excerpt(relation.batches(), max_rows)
     print_lines(
-        console, lines(relation.columns, relation.sql_types, found, max_width, ascii_only=not _speaks_unicode(stream))
+        stream, lines(relation.columns, relation.sql_types, found, max_width, ascii_only=not _speaks_unicode(stream))
     )
     return found.rows
 
 
-def print_lines(console: Console, picture: list[Line]) -> None:
+def print_lines(stream: TextIO, picture: list[Line]) -> None:
     """Print styled lines: through rich on a terminal, as plain text elsewhere."""
-    if not console.is_terminal:
-        console.file.write("".join("".join(part for part, _ in line) + "\n" for line in picture))
+    console = console_of(stream)
+    if console is None:
+        stream.write("".join("".join(part for part, _ in line) + "\n" for line in picture))
         return
+    from rich.text import Text
+
     for line in picture:
         console.print(Text.assemble(*line), soft_wrap=True)
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, TextIO
 
-from rich.cells import cell_len
-
 from tsql.cli.display import NULL, clean
+from tsql.cli.terminal import cell_len
 from tsql.values import texts
 
 if TYPE_CHECKING:

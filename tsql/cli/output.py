@@ -12,13 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich.console import Console
-from rich.text import Text
-
 from tsql.backends.io.whole_files import write_text
 from tsql.cli.display import print_table
 from tsql.cli.modes import MODES, write_mode
 from tsql.cli.progress_bar import ProgressBar
+from tsql.cli.terminal import console_of
 from tsql.kernels.expr.errors import CancelledError, TsqlError
 from tsql.relation import Relation
 
@@ -106,8 +104,10 @@ def report(error: BaseException, *, debug: bool = False) -> None:
     if debug:
         traceback.print_exception(error)
     text = message_of(error)
-    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-    if console.is_terminal:
+    console = console_of(sys.stderr)
+    if console is not None:
+        from rich.text import Text
+
         first, _, rest = text.partition(":")
         console.print(Text.assemble((first, "bold red"), ":" * (":" in text), rest), soft_wrap=True)
     else:

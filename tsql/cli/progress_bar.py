@@ -6,9 +6,13 @@ import sys
 import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from tsql.cli.terminal import may_be_terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 DELAY_S = 0.5
 _REFRESH_S = 0.1
@@ -22,8 +26,8 @@ class ProgressBar:
         self, progress: Callable[[], float | None], *, enabled: bool = True, console: Console | None = None
     ) -> None:
         self._progress = progress
-        self._console = console or Console(file=sys.stderr)
-        self._enabled = enabled and self._console.is_terminal and not self._console.is_dumb_terminal
+        self._console = console
+        self._enabled = enabled and (console.is_terminal if console is not None else may_be_terminal(sys.stderr))
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -36,8 +40,14 @@ class ProgressBar:
     def _show(self) -> None:
         if self._done.wait(DELAY_S):
             return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = self._console or Console(file=sys.stderr)
+        if not console.is_terminal or console.is_dumb_terminal:
+            return
         columns = (TextColumn("running"), BarColumn(), TextColumn("{task.fields[share]}"), TimeElapsedColumn())
-        with Progress(*columns, console=self._console, transient=True, auto_refresh=False) as bar:
+        with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
             task = bar.add_task("", total=None, share="")
             while True:
                 self._update(bar, task)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.io.arrow import ArrowSource
 from tsql.backends.io.value_text import texts
@@ -16,6 +15,7 @@ from tsql.kernels.blocks.keys import KeyColumn, locate
 from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.expr.errors import ConstraintError, TsqlError
 from tsql.kernels.expr.types import BOOLEAN
+from tsql.kernels.process.arrow_compute import pc
 
 if TYPE_CHECKING:
     from tsql.statements.changes import Work

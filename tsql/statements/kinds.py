@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tsql.catalog.definition import Key, Macro, TableDefinition
-from tsql.catalog.external import External
-from tsql.kernels.expr.nodes import Expr
-from tsql.kernels.expr.types import Type
-from tsql.planner.hints.constraints import Hint
-from tsql.planner.logical import nodes as logical
+from tsql.kernels.process.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from tsql.catalog.definition import Key, Macro, TableDefinition
+    from tsql.catalog.external import External
+    from tsql.kernels.expr.nodes import Expr
+    from tsql.kernels.expr.types import Type
+    from tsql.planner.hints.constraints import Hint
+    from tsql.planner.logical import nodes as logical
 
 
 @dataclass(frozen=True)

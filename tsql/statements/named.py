@@ -7,24 +7,21 @@ The parser's nodes and what `tsql/analyze/statements.py` makes of them are here;
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlglot import exp
 
-from tsql.grammar.parser.statements import DeallocateStatement, ExecuteStatement, PrepareStatement
 from tsql.kernels.expr.errors import BindError, CatalogError
 from tsql.kernels.expr.types import Type
-from tsql.planner.bind.binder import nearest
-from tsql.planner.bind.query_text import position_of
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.relation import Relation
-from tsql.statements import kinds as statements
 from tsql.statements.script import split
 
 if TYPE_CHECKING:
     from tsql.analyze.statements import Analyzer
+    from tsql.grammar.parser.statements import DeallocateStatement, ExecuteStatement, PrepareStatement
+    from tsql.statements import kinds as statements
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,8 @@ class Named:
 
 def prepare(analyzer: Analyzer, node: PrepareStatement) -> statements.Prepare:
     """PREPARE; what the text means is known when the types of its parameters are, so at once where it has none."""
+    from tsql.statements import kinds as statements
+
     source, tokens = analyzer.parsed.source, analyzer.parsed.tokens
     text = source.text[tokens[node.args["first"]].start : tokens[-1].end + 1]
     (piece,) = split(text)
@@ -48,6 +47,11 @@ def prepare(analyzer: Analyzer, node: PrepareStatement) -> statements.Prepare:
 
 def execute(analyzer: Analyzer, node: ExecuteStatement) -> statements.Execute:
     """EXECUTE; the arguments are a query of one row."""
+    from sqlglot import exp
+
+    from tsql.planner.bind.query_text import position_of
+    from tsql.statements import kinds as statements
+
     names = [part.this.name if isinstance(part, exp.PropertyEQ) else None for part in node.expressions]
     values = [part.expression if isinstance(part, exp.PropertyEQ) else part for part in node.expressions]
     if any(name is None for name in names) and any(name is not None for name in names):
@@ -72,6 +76,8 @@ def execute(analyzer: Analyzer, node: ExecuteStatement) -> statements.Execute:
 
 def deallocate(analyzer: Analyzer, node: DeallocateStatement) -> statements.Deallocate:
     """DEALLOCATE."""
+    from tsql.statements import kinds as statements
+
     return statements.Deallocate(node.name)
 
 
@@ -96,6 +102,8 @@ class NamedStatements:
         query."""
         known = self._known.get(statement.name.lower())
         if known is None:
+            from tsql.planner.bind.binder import nearest
+
             hint = nearest(statement.name, [named.name for named in self._known.values()])
             raise CatalogError(
                 f'prepared statement "{statement.name}" does not exist', position=statement.position, hint=hint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from tsql.catalog.catalog import Catalog, FileUse, as_source
 from tsql.kernels.expr.errors import PlanError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.types import VARCHAR, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.loaded import load_plan, save_plan
 from tsql.planner import PhysicalPlan
 from tsql.planner.logical import nodes as logical

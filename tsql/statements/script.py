@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tsql.kernels.expr.errors import TsqlError
+from tsql.kernels.process.quick_dataclass import dataclass
 
 _TOKEN = re.compile(
     r"""

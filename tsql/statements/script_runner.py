@@ -28,9 +28,7 @@ from tsql.plan_store import PlanStore
 from tsql.prepared import InsertCache, PlanCache, RepeatedInsert
 from tsql.relation import Relation, too_much
 from tsql.running import AtWork
-from tsql.statements import kinds as statements
 from tsql.statements.named import NamedStatements
-from tsql.statements.perform import StatementContext, perform
 from tsql.statements.script import Piece, split
 
 if TYPE_CHECKING:
@@ -78,10 +76,16 @@ class ScriptRunner:
         self, text: str, kinds: dict[str, Type], values: dict[str, Any], origin: str | None
     ) -> Iterator[Relation]:
         """The results of all statements of a text; each is looked at when its result is asked for."""
-        for piece in _split(text, origin, values):
+        pieces = _split(text, origin, values)
+        if len(pieces) == 1:
+            yield self.sql(text, kinds, values, origin)
+            return
+        for piece in pieces:
             yield self._statement(piece, kinds, values)
 
     def _insert_again(self, known: RepeatedInsert, values: dict[str, Any]) -> Relation:
+        from tsql.statements.perform import StatementContext, perform
+
         check_names(values, list(known.piece.parameters))
         with AtWork(Run(settings=self.queries.settings), self.queries.running):
             try:
@@ -97,7 +101,11 @@ class ScriptRunner:
             return self._analyzed(piece, kinds, values, key)
 
     def _analyzed(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any) -> Relation:
-        from tsql.analyze.statements import analyze
+        # Not needed for a query that is found.
+        with garbage.paused():
+            from tsql.analyze.statements import analyze
+            from tsql.statements import kinds as statements
+            from tsql.statements.perform import StatementContext, perform
 
         transactions = self.session.transactions
         mine = {name: kinds[name] for name in piece.parameters}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from tsql.catalog.catalog import Catalog, CatalogSnapshot
 from tsql.kernels.expr.errors import StorageError, TransactionError
 from tsql.kernels.process import forks, stopping
 from tsql.kernels.process.held_signals import held_signals
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass

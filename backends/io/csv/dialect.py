@@ -9,12 +9,12 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tsql.backends.io import options as opt
 from tsql.backends.io.csv.lines import LooseRows
 from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.process.quick_dataclass import dataclass
 
 DELIMITERS = (",", "|", ";", "\t")
 DIALECT_BYTES = 65_536
@@ -46,7 +46,6 @@ class Dialect:
         """The reader of this dialect, over lines without comments."""
         if self.loose and self.quote:
             return LooseRows(lines, self.delimiter, self.quote)
-        quoting = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
         doubled = self.escape in ("", self.quote)
         return csv.reader(
             lines,
@@ -54,7 +53,7 @@ class Dialect:
             quotechar=self.quote or None,
             doublequote=doubled,
             escapechar=None if doubled else self.escape,
-            quoting=quoting,
+            quoting=csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
             strict=strict,
         )
 

@@ -7,9 +7,8 @@ signed here."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, VARCHAR
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.backends.io.csv.lines import RawRow
@@ -117,7 +117,9 @@ def _errors(pass_: _Reader) -> Iterator[tuple[Any, ...]]:
     with pass_.raw_rows() as rows:
         if format.header:
             next(rows, None)
-        for row, following in itertools.pairwise(itertools.chain(rows, [None])):
+        following = next(rows, None)
+        while following is not None:
+            row, following = following, next(rows, None)
             if row_number + 1 >= pass_.done_rows and not pass_.finished:
                 return  # nobody has asked for more rows
             raw = row.text.rstrip("\r\n")

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tsql.backends.io import options as opt
@@ -27,6 +27,7 @@ from tsql.backends.io.text import ISO, TextFormat, parser
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.keywords import RESERVED
 from tsql.kernels.expr.types import DOUBLE, VARCHAR, Type
+from tsql.kernels.process.quick_dataclass import dataclass
 
 COMMENT = "#"
 """What comments begin with where a file has some and nobody says so."""
@@ -206,13 +207,13 @@ def type_of(values: list[str], options: Mapping[str, Any]) -> tuple[Type, TextFo
     """The type of a column with these values (NULLs left out), and how they are written."""
     if opt.flag(options, "all_varchar"):
         return VARCHAR, ISO
-    for option, kind in (("dateformat", "DATE"), ("timestampformat", "TIMESTAMP")):
+    for option, written in (("dateformat", "DATE"), ("timestampformat", "TIMESTAMP")):
         stated = opt.text(options, option)
         if stated is not None and values:
             format = TextFormat(strptime=stated)
-            read = parser(opt.one_type(option, kind), format)
+            read = parser(opt.one_type(option, written), format)
             if all(read(value) is not None for value in values):
-                return opt.one_type(option, kind), format
+                return opt.one_type(option, written), format
     numbers = number_format(options)
     if numbers.thousands:
         kind, _ = detect(_numbers(values, numbers))

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from tsql.backends.io import Split, Statistics
@@ -33,6 +32,7 @@ from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import VARCHAR, Type, common_type
+from tsql.kernels.process.arrow_compute import pc
 
 OPTIONS = (
     "header", "delim", "sep", "delimiter", "quote", "escape", "nullstr", "columns", "types", "dtypes", "names",
@@ -72,13 +72,13 @@ class CsvSource:
         return [Split(order, path, None, None) for order, path in enumerate(self.paths)]
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        format = self._format(split.path)
+        format = self._format(split.file)
         if format.empty and not format.header:
             return  # a header may have got rows since it was looked at
         positions = _positions(format)
         present = [name for name in columns if name.lower() in positions]
-        with reading(split.path, "a CSV file"):
-            for batch in _Reader(self, split.path, format, tuple(present)).batches():
+        with reading(split.file, "a CSV file"):
+            for batch in _Reader(self, split.file, format, tuple(present)).batches():
                 arrays = {name: batch.column(i) for i, name in enumerate(present)}
                 missing = (
                     pa.nulls(batch.num_rows, self.schema[name].type.to_arrow())
@@ -140,6 +140,10 @@ class CsvSource:
 
 def _positions(format: CsvFormat) -> dict[str, int]:
     return {name.lower(): i for i, name in enumerate(format.names)}
+
+
+def _nothing() -> None:
+    """Tell of nothing."""
 
 
 class _Reader:
@@ -325,7 +329,9 @@ class _Reader:
             index = int(name[1:])
             kind, format = self.kind(index), self.format.formats[index]
             if careful or array.type != kind.to_arrow():
-                array, wrong = convert_column(array, kind, format, partial(self.source.lost.add, names.get(index)))
+                # Where every column is read to find bad rows, those that nobody asked for tell of nothing.
+                lost = partial(self.source.lost.add, names[index]) if index in names else _nothing
+                array, wrong = convert_column(array, kind, format, lost)
                 if wrong is not None:
                     if not self.source.ignore_errors:
                         raise self._bad_value(index, kind, format)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.io.text import (
     ISO,
@@ -26,6 +25,7 @@ from tsql.backends.io.text import (
 )
 from tsql.backends.io.text import detect as detect_ordinary
 from tsql.kernels.expr.types import DATE, DECIMAL, DOUBLE, HUGEINT, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
+from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.runtime.calendar import (
     DATE_INFINITY,
     DATE_MAX,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -66,16 +67,18 @@ class JsonSource:
         return [Split(order, path, None, None) for order, path in enumerate(self.paths)]
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        path = split.path
+        path = split.file
         with reading(path, EXPECTED):
             if self._layout(path) != "newline_delimited":
                 yield from self._careful(path, self._values(path), columns)
                 return
             for first_line, block in blocks(path, self.compression):
-                batches = self._fast(block, columns) if self._is_plain(columns) else None
+                batches = self._fast(block, self.keys, columns) if self._is_plain(columns) and self.keys else None
                 if batches is None:
-                    batches = self._careful(path, block_values(path, first_line, block, self.ignore_errors), columns)
-                yield from batches
+                    lines = block_values(path, first_line, block, self.ignore_errors)
+                    yield from self._careful(path, lines, columns)
+                else:
+                    yield from batches
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "json", "paths": list(self.patterns), "options": opt.plain(self.options)}
@@ -125,14 +128,14 @@ class JsonSource:
             return False
         return all(name not in self.texts and self.schema[name].type in _FAST for name in columns)
 
-    def _fast(self, block: bytes, columns: tuple[str, ...]) -> list[pa.RecordBatch] | None:
+    def _fast(self, block: bytes, keys: dict[str, str], columns: tuple[str, ...]) -> list[pa.RecordBatch] | None:
         """The rows of a block by pyarrow's reader; None where it does not read them as one object per line.
 
         pyarrow's reader crashes on a top-level null (seen in 26.0), so it only gets lines that start with an object."""
         lines = block.count(b"\n") + (not block.endswith(b"\n"))
         if not block.startswith(b"{") or block.count(b"\n{") + 1 != lines:
             return None
-        schema = pa.schema([pa.field(self.keys[name], _FAST[self.schema[name].type]) for name in columns])
+        schema = pa.schema([pa.field(keys[name], _FAST[self.schema[name].type]) for name in columns])
         settings = pa.json.ReadOptions(use_threads=False, block_size=min(len(block) + 1, 2**31 - 1))
         try:
             table = pa.json.read_json(
@@ -148,7 +151,7 @@ class JsonSource:
         batches = []
         for batch in table.to_batches():
             found = [
-                convert_text(array, self.schema[name].type, lost=lambda name=name: self.lost.add(name))
+                convert_text(array, self.schema[name].type, lost=partial(self.lost.add, name))
                 if self.schema[name].type.is_temporal
                 else (array, None)
                 for name, array in zip(columns, batch.columns, strict=True)

@@ -54,7 +54,8 @@ def values(path: str, layout: str, compression: str | None, ignore_errors: bool 
 
 def blocks(path: str, compression: str | None) -> Iterator[tuple[int, bytes]]:
     """A file in pieces of whole lines, each with the number of its first line."""
-    line, rest = 1, []
+    line = 1
+    rest: list[bytes] = []
     with open_input(path, compression) as stream:
         while part := stream.read(BLOCK_BYTES):
             if line == 1 and not rest:

@@ -58,14 +58,14 @@ class TwoTiers:
         if self._full is not None:
             return self._full
         with self._lock:
-            if self._quick is None and self._full is None:
+            if self._full is not None:
+                return self._full
+            if self._quick is None:
                 name = _name()
                 if (kept := compiler().stored(name, FULL)) is not None:
                     self._full = Decoder.of(kept)
-                else:
-                    self._quick = Decoder.of(compiler().stored(name, QUICK) or _compiled(name, QUICK))
-            if self._full is not None:
-                return self._full
+                    return self._full
+                self._quick = Decoder.of(compiler().stored(name, QUICK) or _compiled(name, QUICK))
             self._values += values
             if self._values > MANY_VALUES and not self._promoted:
                 self._promoted = True

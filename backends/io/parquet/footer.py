@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tsql.backends.io.files import reading, stored_path
 from tsql.backends.io.parquet import thrift
 from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.process.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _INT32, _INT64, _INT96 = 1, 2, 3
@@ -55,17 +58,17 @@ class Footer:
     raw: bytes
 
     @cached_property
-    def first_chunks(self) -> list[ColumnChunk | None]:
+    def first_chunks(self) -> Sequence[ColumnChunk | None]:
         """The chunks of the first row group, one per column (None for nested ones); empty where there is no row
         group."""
         return next(iter(self._read_chunks(1)), [])
 
     @cached_property
-    def chunks(self) -> list[list[ColumnChunk | None]]:
+    def chunks(self) -> Sequence[Sequence[ColumnChunk | None]]:
         """The chunks of all row groups. Read on demand: this takes some milliseconds for a large footer."""
         return self._read_chunks(None)
 
-    def _read_chunks(self, limit: int | None) -> list[list[ColumnChunk | None]]:
+    def _read_chunks(self, limit: int | None) -> Sequence[Sequence[ColumnChunk | None]]:
         try:
             groups = _chunks(self.raw, limit)
         except (IndexError, KeyError, TypeError, ValueError, struct.error):
@@ -93,6 +96,8 @@ def read_footer(path: str) -> Footer:
         if at >= 0:
             edited[at : at + len(_ARROW_SCHEMA)] = b"-----:schema"
         alone = b"".join((_MAGIC, edited, struct.pack("<I", len(edited)), _MAGIC))
+        import pyarrow.parquet as pq
+
         metadata = pq.read_metadata(pa.BufferReader(alone))
         schema = metadata.schema.to_arrow_schema()
         if not _is_sound(metadata) or len(leaves) != len(schema):
@@ -216,7 +221,8 @@ def _is_decimal(values: dict[int, Any]) -> bool:
 
 def _fields(data: bytes, at: int) -> tuple[list[tuple[int, int, Any, bytes]], int]:
     """(field id, type, value, its bytes) of each field of a struct, and the offset after it."""
-    found, number = [], 0
+    found: list[tuple[int, int, Any, bytes]] = []
+    number = 0
     while True:
         number, kind, at = thrift.field(data, at, number)
         if kind == thrift.STOP:

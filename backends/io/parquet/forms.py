@@ -15,12 +15,13 @@ Pages with headers that the decoder does not know, and chunks in other files, ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeGuard
 
 import pyarrow as pa
 
 from tsql.backends.io.parquet.footer import ColumnChunk, Footer
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.parquet.reader import (
     HOST_PAGES,
     PLAIN,
@@ -81,15 +82,15 @@ def column_form(footer: Footer, index: int) -> ColumnForm | None:
     ):
         return None
     physical = _PHYSICAL.get(column.physical_type)
-    found = _form(physical, field.type, column.length)
-    if found is None:
+    found = None if physical is None else _form(physical, field.type, column.length)
+    if physical is None or found is None:
         return None
     form, decoded, width = found
     arrow = pa.int64() if form == BIG or field.name in footer.unscaled else field.type
     return ColumnForm(physical, form, decoded, arrow, width, column.max_definition_level == 1)
 
 
-def _form(physical: int | None, arrow: pa.DataType, length: int) -> tuple[int, pa.DataType, int] | None:
+def _form(physical: int, arrow: pa.DataType, length: int) -> tuple[int, pa.DataType, int] | None:
     """(form, what it gives, bytes of a stored value) of a physical type that stands for an Arrow type."""
     if physical == 0 and pa.types.is_boolean(arrow):
         return BITS, arrow, 0
@@ -112,6 +113,6 @@ def _form(physical: int | None, arrow: pa.DataType, length: int) -> tuple[int, p
     return None
 
 
-def is_ours(chunk: ColumnChunk) -> bool:
+def is_ours(chunk: ColumnChunk | None) -> TypeGuard[ColumnChunk]:
     """Whether our decoder knows the codec and the encodings of a chunk."""
-    return chunk.codec in CODECS and ENCODINGS.issuperset(chunk.encodings) and not chunk.elsewhere
+    return chunk is not None and chunk.codec in CODECS and ENCODINGS.issuperset(chunk.encodings) and not chunk.elsewhere

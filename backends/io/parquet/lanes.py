@@ -89,7 +89,7 @@ class Lane:
             done += count
         words = self.words
         words[reader.CHUNK], words[reader.CODEC], words[reader.FORM] = self.base, CODECS[chunk.codec], self.form.form
-        words[reader.CHUNK_BYTES : reader.CHUNK_BYTES + 3] = size, chunk.values, chunk.plain_bytes
+        words[reader.CHUNK_BYTES : reader.CHUNK_BYTES + 3] = [size, chunk.values, chunk.plain_bytes]
         words[reader.OPENED] = self.place = 0
         return True
 
@@ -167,7 +167,7 @@ class LaneReader:
         late, lanes, others = self.late, [], []
         if not names:
             return
-        with reading(self.split.path, "a Parquet file"):
+        with reading(self.split.file, "a Parquet file"):
             for name in names:
                 lane = self._lane(name)
                 if lane is None:
@@ -196,20 +196,25 @@ class LaneReader:
 
     def keep(self, names: list[str], selection: Selection) -> None:
         """Go on with the selected rows of columns that are there."""
-        lanes = [self.lanes[name] for name in names if name not in self.arrays]
+        lanes = [self._there(name) for name in names if name not in self.arrays]
         if lanes:
             self._call(operations.KEEP, lanes, 0, selection)
         self.arrays = keep({name: array for name, array in self.arrays.items() if name in names}, selection)
 
+    def _there(self, name: str) -> Lane:
+        lane = self.lanes[name]
+        assert lane is not None, f"{name} has not been fetched"
+        return lane
+
     def type_of(self, name: str) -> pa.DataType:
         """The Arrow type of a column that is there."""
         found = self.arrays.get(name)
-        return self.lanes[name].arrow if found is None else found.type
+        return self._there(name).arrow if found is None else found.type
 
     def column(self, name: str, morsels: Morsels, ones: int) -> tuple[int, int, int, int]:
         """The words of a column that is there."""
         found = self.arrays.get(name)
-        return self.lanes[name].column(ones) if found is None else morsels.column(found)
+        return self._there(name).column(ones) if found is None else morsels.column(found)
 
     @property
     def bytes(self) -> int:

@@ -30,7 +30,7 @@ class LateSplit:
     the wanted ones."""
 
     def __init__(self, source: ParquetSource, split: Split):
-        self.source, self.split, self.file = source, split, source._file(split.path)
+        self.source, self.split, self.file = source, split, source._file(split.file)
         self.start = self.rows = 0
         self._readers: dict[int, ChunkReader] = {}
         self._places: dict[int, int] = {}
@@ -39,14 +39,14 @@ class LateSplit:
     def advance(self) -> int:
         """Go to the next batch: how many rows it has; 0 at the end."""
         self.start += self.rows
-        left = self.split.rows - self.start
+        left = self.split.known_rows - self.start
         self.rows = -(-left // -(-left // BATCH_ROWS)) if left else 0
         return self.rows
 
     def get(self, names: tuple[str, ...], selection: Selection | None = None) -> list[pa.Array]:
         """The columns in the types that `Source.read` gives."""
         count = self.rows if selection is None else selection.count
-        with reading(self.split.path, "a Parquet file"):
+        with reading(self.split.file, "a Parquet file"):
             positions = {name: at for name in names if (at := self._position(name)) is not None}
             ours = [at for at in dict.fromkeys(positions.values()) if self._open(at)]
             found = dict(zip(ours, self._decode([self._readers[at] for at in ours], ours, selection), strict=True))

@@ -43,11 +43,10 @@ from contextlib import suppress
 from dataclasses import replace
 from io import FileIO
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tsql.backends.io import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.io.convert import castable, convert
@@ -65,6 +64,9 @@ from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import DECIMAL, Type, common_type
 from tsql.kernels.process import forks
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 BATCH_ROWS = 65_536
 OPEN_FILES = 8
@@ -157,26 +159,26 @@ class ParquetSource:
         """The least and the greatest value of a time column in a split; None if they are not known. NULLs may be there
         in any case."""
         bounds = (
-            self._constant_bounds(split.path, column)
+            self._constant_bounds(split.file, column)
             if column in self.partitions.types
-            else self._chunk_bounds(split.path, column)[split.detail]
+            else self._chunk_bounds(split.file, column)[split.detail]
         )
         known = isinstance(bounds.low, int) and isinstance(bounds.high, int)
         return (bounds.low, bounds.high) if known else None
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        file = self._file(split.path)
+        file = self._file(split.file)
         positions = {
             name: file.index[name.lower()]
             for name in columns
             if name not in self.partitions.types and name.lower() in file.index
         }
         if not positions:
-            for start in range(0, split.rows, BATCH_ROWS):
-                rows = min(BATCH_ROWS, split.rows - start)
-                yield batch_of([self._constant(split.path, name, rows) for name in columns], columns, rows)
+            for start in range(0, split.known_rows, BATCH_ROWS):
+                rows = min(BATCH_ROWS, split.known_rows - start)
+                yield batch_of([self._constant(split.file, name, rows) for name in columns], columns, rows)
             return
-        with reading(split.path, "a Parquet file"):
+        with reading(split.file, "a Parquet file"):
             for rows, found in self._arrays(file, split, list(positions.values())):
                 arrays = [self._column(found, file, positions, name, rows) for name in columns]
                 yield batch_of(arrays, columns, rows)
@@ -193,18 +195,19 @@ class ParquetSource:
         others = [position for position in positions if position not in ours]
         done = 0
         for batch in self._batches(file, split, others, most):
-            rows = min(most, split.rows - done) if batch is None else batch.num_rows
+            rows = min(most, split.known_rows - done) if batch is None else batch.num_rows
             done += rows
-            if done > split.rows:
+            if done > split.known_rows:
                 break
             found = dict(zip(ours, read_all(list(ours.values()), rows), strict=True))
             for number, position in enumerate(others):
+                assert batch is not None, "pyarrow reads the others"
                 array = found[position] = batch.column(number)
                 _check_values(array, file.types[position])
             yield rows, found
-        if done != split.rows:
+        if done != split.known_rows:
             raise SourceError(
-                f"{split.path}: row group {split.detail} holds {done} rows, its footer says {split.rows}: "
+                f"{split.file}: row group {split.detail} holds {done} rows, its footer says {split.known_rows}: "
                 "the file is damaged"
             )
 
@@ -229,10 +232,16 @@ class ParquetSource:
         form, chunk = file.form(position), file.footer.chunks[split.detail][position]
         if form is None or not is_ours(chunk):
             return None
-        origin = f"{split.path}: column {file.names[position]} of row group {split.detail + 1}"
+        origin = f"{split.file}: column {file.names[position]} of row group {split.detail + 1}"
         with suppress(UnknownPages):
             return ChunkReader(
-                self._descriptor(file), file.footer.size, chunk, form, split.rows, position in file.dictionaries, origin
+                self._descriptor(file),
+                file.footer.size,
+                chunk,
+                form,
+                split.known_rows,
+                position in file.dictionaries,
+                origin,
             )
         return None
 
@@ -243,10 +252,10 @@ class ParquetSource:
             .read_row_group(split.detail, [file.footer.schema.field(position).name], use_threads=False)
             .column(file.footer.schema.field(position).name)
         )
-        if len(column) != split.rows:
+        if len(column) != split.known_rows:
             raise SourceError(
-                f"{split.path}: row group {split.detail} holds {len(column)} rows, its footer says "
-                f"{split.rows}: the file is damaged"
+                f"{split.file}: row group {split.detail} holds {len(column)} rows, its footer says "
+                f"{split.known_rows}: the file is damaged"
             )
         for array in column.chunks:
             _check_values(array, file.types[position])
@@ -259,7 +268,7 @@ class ParquetSource:
             for batch in self._reader(file).iter_batches(most, [split.detail], names, use_threads=False):
                 yield batch.select(names)
         else:
-            yield from repeat(None, -(-split.rows // most))
+            yield from repeat(None, -(-split.known_rows // most))
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "parquet", "paths": list(self.patterns), "options": dict(self.options)}
@@ -271,13 +280,16 @@ class ParquetSource:
             file = self._file(path)
             for name, kind in zip(file.names, file.types, strict=True):
                 known = found.get(name.lower())
-                merged = kind if known is None else _merged(known.type, kind)
+                if known is None:
+                    found[name.lower()] = Field(name, kind)
+                    continue
+                merged = _merged(known.type, kind)
                 if merged is None:
                     raise SourceError(
                         f"{path}: column {name} is {kind} here and {known.type} in {self.paths[0]}, and "
                         "these have no common type"
                     )
-                found[name.lower()] = Field(name if known is None else known.name, merged)
+                found[name.lower()] = Field(known.name, merged)
         for name, kind in self.partitions.types.items():
             known = found.get(name.lower())
             found[name.lower()] = Field(name if known is None else known.name, kind)
@@ -405,6 +417,8 @@ class ParquetSource:
             while len(readers) >= OPEN_FILES:
                 readers.pop(next(iter(readers))).close(force=True)
             stream = pa.OSFile(stored_path(path), "rb")
+            import pyarrow.parquet as pq
+
             readers[path] = pq.ParquetFile(
                 stream,
                 metadata=file.footer.metadata,

@@ -27,7 +27,7 @@ def chunk_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
     arrow = footer.schema.field(index).type
     found = []
     for group in footer.chunks:
-        chunk = group[index]
+        chunk = _flat(group[index])
         low = high = None
         if not chunk.deprecated or (chunk.physical in _NUMBERS and not kind.is_unsigned):
             low, high = _bound(chunk.minimum, chunk, arrow, kind), _bound(chunk.maximum, chunk, arrow, kind)
@@ -35,6 +35,12 @@ def chunk_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
                 low = high = None
         found.append(Bounds(low, high, chunk.nulls, chunk.values))
     return found
+
+
+def _flat(chunk: ColumnChunk | None) -> ColumnChunk:
+    """The chunk of a column that is not nested: only such columns have a type that is read."""
+    assert chunk is not None, "a nested column"
+    return chunk
 
 
 def _bound(raw: bytes | None, chunk: ColumnChunk, arrow: pa.DataType, kind: Type) -> Any:
@@ -84,7 +90,7 @@ def _text(raw: bytes) -> str | bytes:
 def fold(parts: Iterable[Bounds], kind: Type) -> ColumnStatistics:
     """The statistics of a whole column. Not exact for floats: statistics leave NaN out."""
     parts = list(parts)
-    nulls = [part.nulls for part in parts]
+    nulls = [part.nulls for part in parts if part.nulls is not None]
     filled = [part for part in parts if not part.all_null and part.rows]
     known = all(part.low is not None and part.high is not None for part in filled)
     lows = [part.low for part in filled if part.low is not None]
@@ -93,7 +99,7 @@ def fold(parts: Iterable[Bounds], kind: Type) -> ColumnStatistics:
     return ColumnStatistics(
         minimum=min(lows) if lows and whole else None,
         maximum=max(highs) if highs and whole else None,
-        nulls=None if any(count is None for count in nulls) else sum(nulls),
+        nulls=sum(nulls) if len(nulls) == len(parts) else None,
         exact=whole and not kind.is_float,
     )
 
@@ -106,7 +112,7 @@ def small_dictionary(footer: Footer, index: int) -> bool:
     slower."""
     if not footer.first_chunks:
         return False
-    chunk = footer.first_chunks[index]
+    chunk = _flat(footer.first_chunks[index])
     if chunk.dictionary_bytes is None or not _DICTIONARY_ENCODINGS & set(chunk.encodings):
         return False
     return 0 < chunk.dictionary_bytes <= min(65_536, 4_096 + 2 * chunk.values)
@@ -135,7 +141,7 @@ def dictionary_values(
     up on, so it says nothing."""
     if not footer.first_chunks:
         return None
-    chunk = footer.first_chunks[index]
+    chunk = _flat(footer.first_chunks[index])
     if (
         chunk.dictionary_bytes is None
         or not _DICTIONARY_ENCODINGS & set(chunk.encodings)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tsql.backends.local.run.flow import Flow
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.operators.join.hash_join import Build, Probe, TableKind
 from tsql.kernels.operators.join.sorted_join import AsofProbe, SortedBuild
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.asof_join import AsofJoin
 from tsql.planner.physical.operators.join import HashJoin
 

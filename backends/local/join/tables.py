@@ -1,15 +1,14 @@
 """The tables of joins: built by all threads, linked by all threads, freed when the run ends.
 
-A side that every shard has in full (`broadcast`, scope=local) is built into one table that all shards share: between the
-cores of one machine a copy would only cost. Otherwise each shard has a table of its own.
-"""
+A side that every shard has in full (`broadcast`, scope=local) is built into one table that all shards share: between
+the cores of one machine a copy would only cost. Otherwise each shard has a table of its own."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from tsql.kernels.operators.join.hash_join import (
     EntryScan,
 )
 from tsql.kernels.operators.join.sorted_join import SortedBuild
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.join_table import RECORD_BYTES, link_module
 from tsql.planner.physical.operators.join import HashJoin
 

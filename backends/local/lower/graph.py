@@ -7,9 +7,10 @@ and ends in the sink of a node. A graph is made once for a plan and is the same 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.movement import Broadcast, Gather, Movement
 from tsql.planner.physical.step import Step
 

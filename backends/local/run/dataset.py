@@ -9,7 +9,7 @@ import ctypes
 import threading
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import Any
 
@@ -28,6 +28,7 @@ from tsql.kernels.operators.collect import Collect, end_chunk_module
 from tsql.kernels.operators.join.hash_join import Build
 from tsql.kernels.operators.partition import Partition
 from tsql.kernels.operators.top import Top, TopScan
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import BYTES_TAKEN, CHUNKS, STRING_CHAIN, TABLE_BYTES
 from tsql.kernels.runtime.release import release_module
 

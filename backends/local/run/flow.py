@@ -5,11 +5,12 @@ Filters and projections cost no pass of their own: they wait in the flow until a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.kernels.emit.pipeline import Operator
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass

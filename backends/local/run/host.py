@@ -13,7 +13,6 @@ import os
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,6 +58,7 @@ from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.types import Type
 from tsql.kernels.operators.collect import RECORD_HEADER, STATE_BYTES, Collect, OutputColumn
 from tsql.kernels.operators.join.string_hashes import string_hashes
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 def read_i64(address: int) -> int:

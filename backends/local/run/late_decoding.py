@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from tsql.kernels.operators.count import Count
 from tsql.kernels.operators.filter import Filter
 from tsql.kernels.operators.join.hash_join import Probe
 from tsql.kernels.operators.project import Project
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.step import Step
 
 if TYPE_CHECKING:

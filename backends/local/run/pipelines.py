@@ -9,7 +9,7 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from tsql.backends.local.spill.spill import Spill
 from tsql.kernels.emit.batch import Morsels
 from tsql.kernels.emit.pipeline import Pipeline, Sink
 from tsql.kernels.operators.partition import Partition
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.step import Step
 
 Take = Callable[[Sink, Context, Part, int], None]

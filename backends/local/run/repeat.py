@@ -20,7 +20,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ from tsql.kernels.emit.context import SLOT_BYTES, SLOTS, TAKEN, Slot
 from tsql.kernels.emit.pipeline import Sink
 from tsql.kernels.operators.aggregate.groups import DenseAggregate, ScalarAggregate
 from tsql.kernels.operators.collect import Collect, OutputColumn
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.movement import Gather
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.filter import Filter

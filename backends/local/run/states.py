@@ -9,7 +9,6 @@ import ctypes
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from tsql.backends import Run
@@ -18,6 +17,7 @@ from tsql.backends.local.run.host import Code, Context, Shared
 from tsql.kernels.emit.context import Slot
 from tsql.kernels.emit.pipeline import Pipeline, Sink
 from tsql.kernels.expr.errors import OutOfMemoryError
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.operators.join.sorted_join import SortedBuild
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.join_table import RECORD_BYTES
 from tsql.kernels.runtime.sorted_table import (
     AHEAD,

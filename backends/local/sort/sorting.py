@@ -8,19 +8,19 @@ the same for any number of them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.local.sort.string_words import short_string_words
 from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import SortKey
+from tsql.kernels.process.arrow_compute import pc
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.gather import WIDTHS, gather_module, scatter_module
 from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, places_module, radix_module
 from tsql.kernels.runtime.sort_groups import sort_groups_module

@@ -1,9 +1,8 @@
 """The rows of a step that walks sorted rows, as a dataset: jobs that are sorted when they are read.
 
-A shard is sorted when its task begins; its memory goes when the task ends. Where there are fewer shards than threads, or
-one has most of the rows, and it does not matter to the consumer which shard a row is in, `spread` lets all threads sort
-the rows of each shard together and walk over parts of them (kernels/operators/window_parts.py).
-"""
+A shard is sorted when its task begins; its memory goes when the task ends. Where there are fewer shards than threads,
+or one has most of the rows, and it does not matter to the consumer which shard a row is in, `spread` lets all threads
+sort the rows of each shard together and walk over parts of them (kernels/operators/window_parts.py). """
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.window import WindowScan
 from tsql.kernels.operators.window_parts import PART, WindowBlock, WindowPart, part_words
 from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.base import MOST_ROWS
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.evaluators import code_column, needs_codes, sample_column

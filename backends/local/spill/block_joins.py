@@ -17,11 +17,10 @@ are the same in more rows than fit memory are an error of the query in almost al
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.local.join.joins import Joins
 from tsql.backends.local.join.ready import ReadyJoin
@@ -32,6 +31,8 @@ from tsql.backends.local.spill.spill import AnyChunk, Store
 from tsql.kernels.expr.nodes import Column, Literal
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.kernels.process.arrow_compute import pc
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.join import HashJoin
 
 if TYPE_CHECKING:

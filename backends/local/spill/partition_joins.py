@@ -26,8 +26,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from tsql.backends.local.join.joins import Joins
 from tsql.backends.local.join.ready import ReadyJoin
 from tsql.backends.local.join.tables import JoinTable, JoinTables
@@ -59,6 +57,7 @@ from tsql.kernels.operators.collect import columns_of
 from tsql.kernels.operators.join.hash_join import Build, TableKind
 from tsql.kernels.operators.join.sorted_join import SortedBuild
 from tsql.kernels.operators.project import Project
+from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.runtime.join_table import RECORD_BYTES
 from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
 from tsql.planner.physical.operators.asof_join import AsofJoin

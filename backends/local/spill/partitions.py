@@ -1,8 +1,8 @@
 """Partitions: the rows of a flow in lists by the hash of a key, which may be in files; what aggregations and joins
 spill to.
 
-`Partitions.of` serves every step that can work off the rows of some keys at a time (window functions, too): equal keys of
-a shard are in one partition, and the order of the input is kept inside of it if that is asked for."""
+`Partitions.of` serves every step that can work off the rows of some keys at a time (window functions, too): equal keys
+of a shard are in one partition, and the order of the input is kept inside of it if that is asked for."""
 
 from __future__ import annotations
 

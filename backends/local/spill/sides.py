@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.spill.partitions import ENTRY_BYTES
@@ -11,6 +9,7 @@ from tsql.backends.local.spill.spill import AnyChunk, bytes_of
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass

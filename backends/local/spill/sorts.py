@@ -1,8 +1,8 @@
 """Sorts that may be larger than memory: in one piece where the rows fit, otherwise by sorted runs that are merged when
 they are read.
 
-In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `Sorts.sorted` serves every
-step that needs ordered rows.
+In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `Sorts.sorted` serves
+every step that needs ordered rows.
 
 A run is as many chunks as fit a share of memory, sorted and written as blocks. A merge holds a block or a bit more of
 each run. In a round these are sorted together, and everything up to the least of their last rows goes out: no row that
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +36,7 @@ from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import Column, SortKey
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.step import Step
 
 if TYPE_CHECKING:

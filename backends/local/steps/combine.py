@@ -1,14 +1,14 @@
 """Runs `combine`: the panes of each shard are collected and sorted, and a kernel walks them once and gives windows.
 
-Memory and spilling are those of a window step (`window.py`, `spill/windows.py`): a shard whose panes do not fit is split by
-its keys; the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted: they are
-walked where they lie."""
+Memory and spilling are those of a window step (`window.py`, `spill/windows.py`): a shard whose panes do not fit is
+split by its keys; the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted: they
+are walked where they lie."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 
@@ -28,6 +28,7 @@ from tsql.kernels.operators.aggregate.combine import PLACE, CombineScan, Windows
 from tsql.kernels.operators.aggregate.combine_groups import GroupCombineScan
 from tsql.kernels.operators.aggregate.groups import DenseAggregate
 from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.combine import Combine
 
 IN_PLACE = Way("panes walked where they lie", "they are groups in arrays")

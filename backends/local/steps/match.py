@@ -1,12 +1,11 @@
 """Runs row patterns: the rows of each shard are collected and sorted like those of a window, and a kernel walks them.
 
 The kernel is a source (kernels/operators/match.py), so that what follows runs in the same pass. A shard that does not
-fit memory is placed in parts by the hash of PARTITION BY (`spill/windows.py`); a single partition must fit, since a match may
-reach from its first row to its last."""
+fit memory is placed in parts by the hash of PARTITION BY (`spill/windows.py`); a single partition must fit, since a
+match may reach from its first row to its last."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Shape
@@ -20,6 +19,7 @@ from tsql.kernels.expr.nodes import Column, Expr, Literal, Parameter
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.match import MatchScan
 from tsql.kernels.patterns.spec import MatchSpec
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.match import Match
 
 

@@ -263,8 +263,8 @@ def _key(step: Step) -> tuple[str, ...]:
 
 
 def _keeps_order(node: Node) -> bool:
-    """Whether a consumer of rows that move depends on the order of rows; most aggregates do not, and windows of panes do
-    not."""
+    """Whether a consumer of rows that move depends on the order of rows; most aggregates do not, and windows of panes
+    do not."""
 
     def is_free(user: Step) -> bool:
         groups = isinstance(user, Aggregate) or (isinstance(user, Combine) and user.windows.kind != "rows")

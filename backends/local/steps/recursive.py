@@ -1,10 +1,9 @@
 """Runs `recursive`: rounds of the second input, each over the rows of the round before.
 
-The rounds run while their rows are asked for, so a consumer that stops (LIMIT) ends a recursion that would not. Steps of
-the second input that do not depend on the working table are computed once, and so are the tables of joins over them: the
-graph marks both (`lower/lower.py`). Everything else of a round is freed when it is over. UNION keeps the rows that have
-been there in a table of groups: the groups that a round adds are its new rows.
-"""
+The rounds run while their rows are asked for, so a consumer that stops (LIMIT) ends a recursion that would not. Steps
+of the second input that do not depend on the working table are computed once, and so are the tables of joins over them:
+the graph marks both (`lower/lower.py`). Everything else of a round is freed when it is over. UNION keeps the rows that
+have been there in a table of groups: the groups that a round adds are its new rows. """
 
 from __future__ import annotations
 

@@ -3,13 +3,12 @@ are, and a kernel walks them once (kernels/operators/snapshot.py). It is a sourc
 pass.
 
 Rows that do not fit memory are placed in partitions by the hash of the keys and sorted and walked part by part
-(`spill/windows.py`). The rows of one group are walked together: a group that does not fit is tried in memory, and refused if
-that is not enough."""
+(`spill/windows.py`). The rows of one group are walked together: a group that does not fit is tried in memory, and
+refused if that is not enough."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Shape
@@ -23,6 +22,7 @@ from tsql.kernels.expr.nodes import Aggregate, Column, Expr, Literal, Parameter,
 from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.snapshot import SnapshotScan, SnapshotShape
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.calls import map_call
 from tsql.planner.physical.operators.snapshot import Snapshot
 

@@ -118,9 +118,9 @@ def _checked(k: PipelineKernel, d: Datum, good: Val, safe: bool, name: str) -> V
     if safe:
         return good
     if name.startswith("DECIMAL"):
-        k.fail(~good, f'Could not convert string "{{detail}}" to {name}', d.parts)
+        k.fail(~good, f'Could not convert string "{{detail}}" to {name}', d.text)
     else:
-        k.fail(~good, f"Could not convert string '{{detail}}' to {name}", d.parts)
+        k.fail(~good, f"Could not convert string '{{detail}}' to {name}", d.text)
     return None
 
 
@@ -159,10 +159,10 @@ def _blob(k: PipelineKernel, d: Datum, safe: bool) -> Datum:
         'Invalid hex escape code encountered in string -> blob conversion of string "{detail}": unterminated '
         "escape code at end of blob"
     )
-    k.fail(size == -1, escape, d.parts)
+    k.fail(size == -1, escape, d.text)
     foreign = (
         'Invalid byte encountered in STRING -> BLOB conversion of string "{detail}". All non-ascii '
         "characters must be escaped with hex codes (e.g. \\xAA)"
     )
-    k.fail(size == -2, foreign, d.parts)
+    k.fail(size == -2, foreign, d.text)
     return Datum(BLOB, (buffer, length))

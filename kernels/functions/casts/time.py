@@ -118,7 +118,7 @@ def time_from_text(k: PipelineKernel, d: Datum, target: Type, safe: bool) -> Dat
         return Datum(target, (value,), status == 0)
     with k.when(status != 0):
         for code, message in MESSAGES["TIMESTAMP" if zoned else target.name].items():
-            k.fail(status == code, message, d.parts)
+            k.fail(status == code, message, d.text)
         if zoned:
             k.fail(status == parse_time.UNKNOWN_ZONE, "Unknown TimeZone '{detail}'!", _part(k, d, out, 2))
     return Datum(target, (value,))
@@ -136,7 +136,7 @@ def _interval_from_text(k: PipelineKernel, d: Datum, target: Type, safe: bool) -
     if safe:
         return Datum(target, parts, status == 0)
     with k.when(status != 0):
-        k.fail(status == parse_interval.BAD_FORMAT, "Could not convert string '{detail}' to INTERVAL", d.parts)
+        k.fail(status == parse_interval.BAD_FORMAT, "Could not convert string '{detail}' to INTERVAL", d.text)
         k.fail(status == parse_interval.OUT_OF_RANGE, "interval value is out of range")
         k.fail(
             status == parse_interval.UNKNOWN_UNIT,

@@ -63,7 +63,8 @@ def _negated(k: PipelineKernel, d: Datum) -> tuple[Val, Val, Val]:
     """The parts of -interval; a part that cannot be negated is out of every range anyway."""
     for part in d.parts:
         k.fail(part == -(2 ** (int(part.type[1:]) - 1)), OUT_OF_RANGE)
-    return tuple(-p for p in d.parts)
+    months, days, micros = d.parts
+    return -months, -days, -micros
 
 
 def _instant_plus(k: PipelineKernel, d: Datum, interval: tuple[Val, Val, Val]) -> Val:
@@ -83,11 +84,11 @@ def _register_timestamps() -> None:
             examples=((f"{t} '1992-03-22' + INTERVAL 5 DAY", None),),
         )
         def plus(k: PipelineKernel, d: Datum, interval: Datum) -> Val:
-            return _instant_plus(k, d, interval.parts)
+            return _instant_plus(k, d, interval.span)
 
         @function("+", args=(INTERVAL, t), returns=t, ranged=True, can_fail=True, lazy=True)
         def plus_swapped(k: PipelineKernel, interval: Datum, d: Datum) -> Val:
-            return _instant_plus(k, d, interval.parts)
+            return _instant_plus(k, d, interval.span)
 
         @function(
             "-",
@@ -151,12 +152,12 @@ def _as_timestamp(k: PipelineKernel, d: Datum) -> Datum:
     examples=(("DATE '2020-01-31' + INTERVAL 1 MONTH", None),),
 )
 def date_plus_interval(k: PipelineKernel, d: Datum, interval: Datum) -> Val:
-    return _instant_plus(k, _as_timestamp(k, d), interval.parts)
+    return _instant_plus(k, _as_timestamp(k, d), interval.span)
 
 
 @function("+", args=(INTERVAL, DATE), returns=TIMESTAMP, ranged=True, can_fail=True, lazy=True)
 def interval_plus_date(k: PipelineKernel, interval: Datum, d: Datum) -> Val:
-    return _instant_plus(k, _as_timestamp(k, d), interval.parts)
+    return _instant_plus(k, _as_timestamp(k, d), interval.span)
 
 
 @function("-", args=(DATE, INTERVAL), returns=TIMESTAMP, ranged=True, can_fail=True, lazy=True)

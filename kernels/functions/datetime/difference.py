@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.emit.context import PipelineKernel, Slot
-from tsql.kernels.emit.datum import Datum, both, null
+from tsql.kernels.emit.datum import Datum, Row, both, null
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call
 from tsql.kernels.expr.types import BIGINT, DATE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
@@ -119,7 +119,7 @@ def _register(names: tuple[str, ...], t: Type, count: Counter, example: tuple[st
     parts = tuple(TICKS) if t == TIME else COUNTABLE
 
     @function(*names, args=(VARCHAR, t, t), returns=BIGINT, nulls="expression", can_fail=True, examples=(example,))
-    def difference(k: PipelineKernel, call: Call, row: object) -> Datum:
+    def difference(k: PipelineKernel, call: Call, row: Row) -> Datum:
         from tsql.kernels.emit.expressions import emit
 
         if is_null_part(call):

@@ -6,17 +6,17 @@ The format language (`parse_format`) is shared with strptime in parse.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.emit.context import PipelineKernel
-from tsql.kernels.emit.datum import Datum, null
+from tsql.kernels.emit.datum import Datum, Row, null
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 from tsql.kernels.functions.datetime.make import DAY_NAMES, MONTH_NAMES, name_of
 from tsql.kernels.functions.datetime.parts import Moment, is_finite, iso_week, moment, run_if_valid
 from tsql.kernels.functions.registry import function
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.calendar import civil_from_days, days_from_civil, floor_mod, split_time
 from tsql.kernels.runtime.text.format import put_bytes, put_integer, put_padded, put_unsigned, text_between
 
@@ -224,7 +224,7 @@ def _register(t: Type, at: int) -> None:
     )
 
     @function("strftime", args=args, returns=VARCHAR, constant=(at,), nulls="expression", examples=(example,))
-    def strftime(k: PipelineKernel, call: Call, row: object) -> Datum:
+    def strftime(k: PipelineKernel, call: Call, row: Row) -> Datum:
         from tsql.kernels.emit.expressions import emit
 
         text = constant_format("strftime", call.args[at], call)

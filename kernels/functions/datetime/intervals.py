@@ -28,7 +28,8 @@ def _register_sums() -> None:
         def combine(k: PipelineKernel, a: Datum, b: Datum, op: str = op, word: str = word) -> Parts:
             for x, y in zip(a.parts, b.parts, strict=True):
                 k.fail(k.overflows(op, x, y), f"Overflow in {word} of INT{x.type[1:]}")
-            return tuple(k.emit(op, x.type, x, y) for x, y in zip(a.parts, b.parts, strict=True))
+            months, days, micros = (k.emit(op, x.type, x, y) for x, y in zip(a.parts, b.parts, strict=True))
+            return months, days, micros
 
 
 _register_sums()
@@ -38,7 +39,8 @@ _register_sums()
 def negate(k: PipelineKernel, a: Datum) -> Parts:
     for x in a.parts:
         k.fail(x == -(2 ** (int(x.type[1:]) - 1)), "Overflow in negation of numeric value!")
-    return tuple(-x for x in a.parts)
+    months, days, micros = a.parts
+    return -months, -days, -micros
 
 
 def _times(k: PipelineKernel, a: Datum, factor: Val) -> Parts:
@@ -139,12 +141,12 @@ def _register_units() -> None:
                 _out_of_range(k, (n < least) | (n > most), unit, n)
             parts = [k.i32(0), k.i32(0), k.i64(0)]
             parts[position] = (n * factor).to("i64" if position == 2 else "i32")
-            return tuple(parts)
+            return parts[0], parts[1], parts[2]
 
-    for name, factor in (("to_seconds", 1e6), ("to_milliseconds", 1e3)):
+    for name, micros_each in (("to_seconds", 1e6), ("to_milliseconds", 1e3)):
 
         @function(name, args=(DOUBLE,), returns=INTERVAL, can_fail=True, examples=((f"{name}(5.5)", None),))
-        def make_fractional(k: PipelineKernel, a: Datum, factor: float = factor, unit: str = name[3:]) -> Parts:
+        def make_fractional(k: PipelineKernel, a: Datum, factor: float = micros_each, unit: str = name[3:]) -> Parts:
             micros = round_half_away(k, a.value * factor)
             fits = (micros >= -(2.0**63)) & (micros < 2.0**63)
             k.fail(~fits, f"Interval value out of range for {unit}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
-from tsql.kernels.emit.datum import Datum, null
+from tsql.kernels.emit.datum import Datum, Row, null
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call, Literal
 from tsql.kernels.expr.types import (
@@ -334,7 +334,7 @@ def _register_zones() -> None:
             nulls="expression",
             examples=((f"timezone('UTC', {t} '1992-09-20 10:00:00')", None),),
         )
-        def at_zone(k: PipelineKernel, call: Call, row: object, other: Type = other) -> Datum:
+        def at_zone(k: PipelineKernel, call: Call, row: Row, other: Type = other) -> Datum:
             """AT TIME ZONE, for UTC: times in other zones are refused, as their rules are not known here."""
             from tsql.kernels.emit.expressions import emit
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tsql.kernels.codegen.lang import Kernel, Val, Var, routine
 from tsql.kernels.emit.context import PipelineKernel
-from tsql.kernels.emit.datum import Datum, null
+from tsql.kernels.emit.datum import Datum, Row, null
 from tsql.kernels.expr.nodes import Call
 from tsql.kernels.expr.types import TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 from tsql.kernels.functions.datetime.format import SHORT_DAYS, SHORT_MONTHS, SPECIFIERS, constant_format, parse_format
@@ -347,7 +347,7 @@ def _register(name: str, safe: bool) -> None:
         can_fail=not safe,
         examples=(example,),
     )
-    def strptime(k: PipelineKernel, call: Call, row: object) -> Datum:
+    def strptime(k: PipelineKernel, call: Call, row: Row) -> Datum:
         from tsql.kernels.emit.expressions import emit
 
         text = constant_format(name, call.args[1], call)

@@ -7,16 +7,17 @@ infinity, and the bounds of the part let aggregation use plain arrays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.emit.context import PipelineKernel
-from tsql.kernels.emit.datum import Datum, both, null
+from tsql.kernels.emit.datum import Datum, Row, both, null
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call, Literal
 from tsql.kernels.expr.types import BIGINT, DATE, DOUBLE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 from tsql.kernels.functions.registry import function
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.calendar import (
     DATE_INFINITY,
     MICROS_PER_DAY,
@@ -285,7 +286,7 @@ def dispatch(k: PipelineKernel, text: Datum, parts: dict[str, Callable[[], Datum
 
 
 def at_runtime(
-    k: PipelineKernel, call: Call, row: object, parts: Callable[[str, tuple[Datum, ...]], Datum], names: tuple[str, ...]
+    k: PipelineKernel, call: Call, row: Row, parts: Callable[[str, tuple[Datum, ...]], Datum], names: tuple[str, ...]
 ) -> Datum:
     """A call whose part is a column: every possible part is emitted, and a branch runs one of them."""
     from tsql.kernels.emit.expressions import emit
@@ -297,7 +298,7 @@ def at_runtime(
     args = tuple(d.with_valid(None) for d in rest)
 
     def run() -> Datum:
-        return dispatch(k, text, {name: (lambda name=name: parts(name, args)) for name in names}, call.type)
+        return dispatch(k, text, {name: partial(parts, name, args) for name in names}, call.type)
 
     return run_if_valid(k, call, valid, run)
 
@@ -339,7 +340,7 @@ def _register_date_part(t: Type, example: tuple[str, Any]) -> None:
         can_fail=True,
         examples=(example,),
     )
-    def date_part(k: PipelineKernel, call: Call, row: object) -> Datum:
+    def date_part(k: PipelineKernel, call: Call, row: Row) -> Datum:
         from tsql.kernels.emit.expressions import emit
 
         if is_null_part(call):

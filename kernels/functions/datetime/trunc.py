@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.emit.context import PipelineKernel
-from tsql.kernels.emit.datum import Datum, both, null
+from tsql.kernels.emit.datum import Datum, Row, both, null
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call
 from tsql.kernels.expr.types import DATE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
@@ -104,7 +104,7 @@ def _register_trunc(t: Type, example: str) -> None:
         can_fail=True,
         examples=((example, None),),
     )
-    def date_trunc(k: PipelineKernel, call: Call, row: object) -> Datum:
+    def date_trunc(k: PipelineKernel, call: Call, row: Row) -> Datum:
         from tsql.kernels.emit.expressions import emit
 
         if is_null_part(call):
@@ -234,9 +234,10 @@ def _register_buckets() -> None:
         def bucket_with_offset(k: PipelineKernel, width: Datum, d: Datum, offset: Datum, t: Type = t) -> Val:
             """Buckets shifted by an interval."""
             finite = is_finite(k, d)
-            back = add_interval(k, _to_micros(k, d), tuple(-p for p in offset.parts), finite)
+            months, days, micros = offset.parts
+            back = add_interval(k, _to_micros(k, d), (-months, -days, -micros), finite)
             start = _bucket(k, width, back, None, finite, t == TIMESTAMPTZ)
-            return _from_micros(k, t, add_interval(k, start, offset.parts, finite), d)
+            return _from_micros(k, t, add_interval(k, start, offset.span, finite), d)
 
         @function("time_bucket", args=(INTERVAL, t, t), returns=t, ranged=True, lazy=True, can_fail=True)
         def bucket_with_origin(k: PipelineKernel, width: Datum, d: Datum, origin: Datum, t: Type = t) -> Datum:

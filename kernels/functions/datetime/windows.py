@@ -65,7 +65,10 @@ def time_floor(k: PipelineKernel, d: Datum, width: Datum, offset: Datum) -> Datu
     size, shift = _grid(width, offset)
     time = d.value.to("i64")
     _, behind = _split(k, time, size, shift)
-    known = None if d.range is None else tuple((bound - shift) // size * size + shift for bound in d.range)
+    known = None
+    if d.range is not None:
+        low, high = ((bound - shift) // size * size + shift for bound in d.range)
+        known = low, high
     return Datum(TIMESTAMP, (time - behind,), None, known, stable=d.stable)
 
 

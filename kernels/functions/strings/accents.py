@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.expr.types import VARCHAR
 from tsql.kernels.functions.registry import function
+from tsql.kernels.process.arrow_compute import pc
 
 
 def _each(strings: Any, apply: Any) -> Any:

@@ -244,7 +244,7 @@ def joined(k: PipelineKernel, parts: list[Text]) -> Text:
 )
 def concat_op(k: PipelineKernel, a: Datum, b: Datum) -> Text:
     """The operator ||: NULL if either side is NULL."""
-    return joined(k, [a.parts, b.parts])
+    return joined(k, [a.text, b.text])
 
 
 @function(
@@ -256,7 +256,7 @@ def concat_op(k: PipelineKernel, a: Datum, b: Datum) -> Text:
     examples=((r"'\xAA'::BLOB || 'b'::BLOB", b"\xaab"),),
 )
 def concat_blobs(k: PipelineKernel, a: Datum, b: Datum) -> Text:
-    return joined(k, [a.parts, b.parts])
+    return joined(k, [a.text, b.text])
 
 
 @function(
@@ -356,14 +356,15 @@ def _register_pad(name: str, is_left: bool, examples: tuple[tuple[str, str], ...
             total = check_size(k, s.len + extra)
             extra = k.select(total == 0, k.i64(0), extra)
             filler = built(k, str_repeat, padding.ptr, padding.len, extra)
-            return joined(k, [filler, s.parts] if is_left else [s.parts, filler])
+            return joined(k, [filler, s.text] if is_left else [s.text, filler])
 
-        return k.choose(
+        pointer, length = k.choose(
             (missing > 0) & (padding.len > 0),
             padded,
             lambda: (s.ptr, utf8_skip(k, s.ptr, s.len, wanted)),
             ("ptr", "i64"),
         )
+        return pointer, length
 
 
 _register_pad(

@@ -200,16 +200,16 @@ def base64_bytes(k: Kernel, ctx: Val, table: Val, p: Val, n: Val) -> None:
 def from_base64(k: PipelineKernel, s: Datum) -> Text:
     """The bytes that base-64 text stands for."""
     odd = (s.len & 3) != 0
-    k.fail(odd, 'Could not decode string "{detail}" as base64: length must be a multiple of 4', s.parts)
+    k.fail(odd, 'Could not decode string "{detail}" as base64: length must be a multiple of 4', s.text)
     bytes, size = built(k, base64_bytes, k.static(decoding_table()), s.ptr, k.select(odd, k.i64(0), s.len))
-    k.fail(size < 0, 'Could not decode string "{detail}" as base64: invalid byte value', s.parts)
+    k.fail(size < 0, 'Could not decode string "{detail}" as base64: invalid byte value', s.text)
     return bytes, k.max(size, k.i64(0))
 
 
 @function("encode", args=(VARCHAR,), returns=BLOB, examples=(("encode('é')", b"\xc3\xa9"),))
 def encode(k: PipelineKernel, s: Datum) -> Text:
     """The bytes of the UTF-8 text."""
-    return s.parts
+    return s.text
 
 
 @routine("utf8_is_valid", ("ptr", "i64"), "i1")

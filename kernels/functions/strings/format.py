@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.types import VARCHAR
 from tsql.kernels.functions.registry import function
+from tsql.kernels.process.quick_dataclass import dataclass
 
 _BRACES = re.compile(
     r"(?:(?P<fill>[^{}])?(?P<align>[<>^=]))?(?:(?P<sign>[-+ ])|(?P<group>[,_']))?(?P<form>#)?(?P<zero>0)?"

@@ -76,10 +76,14 @@ def _hash_integer(k: PipelineKernel, value: Val) -> Val:
 def hash_(k: PipelineKernel, *args: Datum) -> Val:
     """A 64-bit hash of one or more values, NULL included. The numbers are this engine's own: they differ from DuckDB's
     and may change between versions."""
-    total = None
-    for d in args:
-        value = hash_value(k, d)
-        if d.valid is not None:
-            value = k.select(d.valid, value, k.i64(NULL_HASH))
-        total = value if total is None else mix64(k, total * COMBINE + value)
+    first, *rest = args
+    total = _hash_or_null(k, first)
+    for d in rest:
+        value = _hash_or_null(k, d)
+        total = mix64(k, total * COMBINE + value)
     return total
+
+
+def _hash_or_null(k: PipelineKernel, d: Datum) -> Val:
+    value = hash_value(k, d)
+    return value if d.valid is None else k.select(d.valid, value, k.i64(NULL_HASH))

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
-from tsql.kernels.emit.datum import Datum, all_valid
+from tsql.kernels.emit.datum import Datum, Row, all_valid
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.types import BOOLEAN, VARCHAR
 from tsql.kernels.functions.registry import function
@@ -49,7 +49,8 @@ def emit_like_literal(k: PipelineKernel, value: Datum, pattern: str, escape: str
     pieces = like_pieces(pattern, escape)
     if pieces is None or len(pieces) > MOST_PIECES:
         data = pattern.encode()
-        return _matched(k, value, k.static(data), k.i64(len(data)), k.i64(ord(escape) if escape else NO_ESCAPE))
+        whole = Datum(VARCHAR, (k.static(data), k.i64(len(data))))
+        return _matched(k, value, whole, k.i64(ord(escape) if escape else NO_ESCAPE))
     p, n = value.parts
 
     def equal(at: Val, text: bytes) -> Val:
@@ -76,8 +77,8 @@ def emit_like_literal(k: PipelineKernel, value: Datum, pattern: str, escape: str
     return result.value
 
 
-def _matched(k: PipelineKernel, value: Datum, pattern: Val, size: Val, escape: Val) -> Val:
-    outcome = like_match(k, *value.parts, pattern, size, escape)
+def _matched(k: PipelineKernel, value: Datum, pattern: Datum, escape: Val) -> Val:
+    outcome = like_match(k, *value.parts, *pattern.parts, escape)
     k.fail(outcome == LIKE_BAD_PATTERN, "Like pattern must not end with escape character!")
     return outcome == 1
 
@@ -87,39 +88,36 @@ def _match_any(k: PipelineKernel, fold: bool, value: Datum, pattern: Datum, esca
     if fold:
         value, pattern = (Datum(VARCHAR, in_case(k, "lower", d)) for d in (value, pattern))
     if escape is None:
-        return _matched(k, value, *pattern.parts, k.i64(NO_ESCAPE))
+        return _matched(k, value, pattern, k.i64(NO_ESCAPE))
     if fold:
         escape = Datum(VARCHAR, in_case(k, "lower", escape))
     k.fail(escape.len > 1, "Invalid escape string. Escape string must be empty or one character.")
     byte = k.var(k.i64(NO_ESCAPE))
     with k.when(escape.len == 1):
         byte.set(k.load("i8", escape.ptr).uto("i64"))
-    return _matched(k, value, *pattern.parts, byte.value)
+    return _matched(k, value, pattern, byte.value)
 
 
-def _constant(args: tuple[Expr, ...]) -> bool:
-    return all(isinstance(a, Literal) and a.value is not None for a in args) and all(
-        len(a.value.encode()) <= 1 for a in args[1:]
-    )
+def _constants(args: list[Expr]) -> list[str] | None:
+    """The texts of a constant pattern and of an escape of at most one byte; None if they are not that."""
+    texts = [a.value for a in args if isinstance(a, Literal) and a.value is not None]
+    return texts if len(texts) == len(args) and all(len(text.encode()) <= 1 for text in texts[1:]) else None
 
 
-def _emit(k: PipelineKernel, call: Call, row: object, fold: bool) -> Datum:
+def _emit(k: PipelineKernel, call: Call, row: Row, fold: bool) -> Datum:
     from tsql.kernels.emit.expressions import emit
 
     value, *rest = call.args
-    if _constant(tuple(rest)):
-        args: tuple[Datum, ...] = (emit(k, value, row),)
-        texts = [simple_lower(a.value) if fold else a.value for a in rest]
-
-        def body(d: Datum) -> Val:
-            return emit_like_literal(k, Datum(VARCHAR, in_case(k, "lower", d)) if fold else d, *texts)
-    else:
+    constants = _constants(rest)
+    if constants is None:
         args = tuple(emit(k, a, row) for a in call.args)
+        return _where_valid(k, call, args, lambda *data: _match_any(k, fold, *data))
+    texts = [simple_lower(text) if fold else text for text in constants]
 
-        def body(*data: Datum) -> Val:
-            return _match_any(k, fold, *data)
+    def body(d: Datum) -> Val:
+        return emit_like_literal(k, Datum(VARCHAR, in_case(k, "lower", d)) if fold else d, *texts)
 
-    return _where_valid(k, call, args, body)
+    return _where_valid(k, call, (emit(k, value, row),), body)
 
 
 def _where_valid(k: PipelineKernel, call: Call, args: tuple[Datum, ...], body: Callable[..., Val]) -> Datum:
@@ -140,7 +138,7 @@ def _register(
     escape_examples: tuple[tuple[str, bool | None], ...],
 ) -> None:
     @function(name, args=(VARCHAR, VARCHAR), returns=BOOLEAN, nulls="expression", lazy=True, examples=examples)
-    def like(k: PipelineKernel, call: Call, row: object) -> Datum:
+    def like(k: PipelineKernel, call: Call, row: Row) -> Datum:
         """Whether the whole string matches: % stands for any text, _ for one character."""
         return _emit(k, call, row, fold)
 
@@ -154,7 +152,7 @@ def _register(
         can_fail=True,
         examples=escape_examples,
     )
-    def like_escape(k: PipelineKernel, call: Call, row: object) -> Datum:
+    def like_escape(k: PipelineKernel, call: Call, row: Row) -> Datum:
         """LIKE .. ESCAPE: the character after the escape character stands for itself."""
         return _emit(k, call, row, fold)
 

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.emit.context import PipelineKernel
@@ -21,6 +20,7 @@ from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.types import BOOLEAN, INTEGER, VARCHAR
 from tsql.kernels.functions.registry import function
 from tsql.kernels.functions.strings.basics import Text, built
+from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.runtime.text.utf8 import new_record
 
 Values = Any

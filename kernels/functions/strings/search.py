@@ -128,7 +128,8 @@ def replace(k: PipelineKernel, s: Datum, source: Datum, target: Datum) -> Text:
         bytes = check_size(k, s.len + found * (target.len - source.len))
         return built(k, str_replace, *s.parts, *source.parts, *target.parts, bytes)
 
-    return k.choose(found > 0, changed, lambda: s.parts, ("ptr", "i64"))
+    pointer, length = k.choose(found > 0, changed, lambda: s.parts, ("ptr", "i64"))
+    return pointer, length
 
 
 @routine("str_overlay", ("ptr", "ptr", "i64", "ptr", "i64", "i64", "i64"), "ptr")

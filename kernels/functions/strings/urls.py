@@ -84,5 +84,5 @@ def url_decode(k: PipelineKernel, s: Datum) -> Text:
     """The text that a part of an address stands for."""
     text, size = built(k, url_decoded, s.ptr, s.len)
     bad = ~utf8_is_valid(k, text, size)
-    k.fail(bad, 'Failed to decode string "{detail}" using URL decoding - decoded value is invalid UTF8', s.parts)
+    k.fail(bad, 'Failed to decode string "{detail}" using URL decoding - decoded value is invalid UTF8', s.text)
     return text, k.select(bad, k.i64(0), size)

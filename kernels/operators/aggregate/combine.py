@@ -13,7 +13,7 @@ first open window on."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TypeVar
 
 from tsql.kernels.aggregates.base import AggregateArgument, AggregateState
 from tsql.kernels.aggregates.bodies import make_body, plain_body, state_names
@@ -24,13 +24,16 @@ from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.rows import POSITION, CachedRow, load_pointers
 from tsql.kernels.expr.nodes import Aggregate, Column, Literal
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.calendar import floor_div
 from tsql.kernels.windows.base import Place, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall
-from tsql.kernels.windows.folds import BodyFold, FoldChoice, FrameFold, PickFold, choice_of
+from tsql.kernels.windows.folds import At, BodyFold, FoldChoice, FrameFold, PickFold, choice_of
 from tsql.kernels.windows.running import registers
 from tsql.kernels.windows.sliding import SlidingRun
 from tsql.kernels.windows.stacks import FrameStacks
+
+T = TypeVar("T")
 
 KINDS: dict[str, tuple[str, ...]] = {
     "hop": ("pane", "slide", "size", "width", "offset"),
@@ -86,7 +89,7 @@ class Windows:
     @property
     def overlap(self) -> bool:
         """Whether windows begin before those before them have ended, and end later."""
-        return self.kind in ("hop", "rows") and self.slide < self.size
+        return self.kind in ("hop", "rows") and given(self.slide) < given(self.size)
 
     @property
     def follows_input(self) -> bool:
@@ -99,15 +102,23 @@ class Windows:
         """How many windows there are at most for each pane that there is."""
         match self.kind:
             case "hop":
-                return -(-self.size // self.slide)
+                return -(-given(self.size) // given(self.slide))
             case "cumulate":
-                return self.size
+                return given(self.size)
         return 1
 
     @property
     def order(self) -> Column:
         """What the panes of a key are sorted by."""
-        return Column(self.pane, BIGINT, False) if self.pane is not None else Column(self.first, TIMESTAMP, False)
+        return (
+            Column(self.pane, BIGINT, False) if self.pane is not None else Column(given(self.first), TIMESTAMP, False)
+        )
+
+
+def given(setting: T | None) -> T:
+    """A setting that windows of this kind have: `Windows` has made sure of it."""
+    assert setting is not None
+    return setting
 
 
 class StateFold(FrameFold):
@@ -144,7 +155,7 @@ class StateFold(FrameFold):
         with k.guarded(None, self.aggregate.position):
             self.body.absorb(k, state, self.body.export(k, other))
 
-    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: At) -> Datum:
         with k.guarded(None, self.aggregate.position):
             return as_type(self.body.finish(k, state), self.aggregate.type)
 
@@ -241,10 +252,7 @@ class Walk:
     def __init__(self, k: PipelineKernel, scan: CombineScan, panes: SortedRows):
         self.windows, self.by, self.panes = scan.windows, scan.by, panes
         self.low, self.high, self.unit_end = (k.var(k.i64(0)) for _ in range(3))
-        self.folds = {
-            name: _row_fold(call, self.windows) if self.windows.over == "rows" else fold_of(name, call)
-            for name, call in scan.calls
-        }
+        self.folds = {name: self._fold(name, call) for name, call in scan.calls}
         for fold in self.folds.values():
             fold.begin(k, panes)
         self.runs = {
@@ -254,6 +262,11 @@ class Walk:
         self.states = {name: registers(k, fold.fields) for name, fold in self.folds.items()}
         self.place = Place(k, panes)
 
+    def _fold(self, name: str, call: Aggregate) -> FrameFold:
+        fold = _row_fold(call, self.windows) if self.windows.over == "rows" else fold_of(name, call)
+        assert fold is not None, f"the states of {call} cannot be folded"
+        return fold
+
     def all(self, k: PipelineKernel, position: Var, each: Callable[[CachedRow], None]) -> None:
         """Give all windows of the panes; `position` numbers them."""
         windows = self.windows
@@ -262,8 +275,8 @@ class Walk:
             results = {
                 **self.results(k),
                 **self.more(),
-                windows.start: Datum(TIMESTAMP, (start,)),
-                windows.end: Datum(TIMESTAMP, (end,)),
+                given(windows.start): Datum(TIMESTAMP, (start,)),
+                given(windows.end): Datum(TIMESTAMP, (end,)),
                 POSITION: Datum(BIGINT, (position.value,)),
             }
             each(CombinedRow(self.panes.at(self.low.value), results))
@@ -300,9 +313,9 @@ class Walk:
         """Other columns of the current window."""
         return {}
 
-    def number(self, k: PipelineKernel, column: str, row: Val) -> Val:
+    def number(self, k: PipelineKernel, column: str | None, row: Val) -> Val:
         kind = BIGINT if column == self.windows.pane else TIMESTAMP
-        return self.panes.value(k, Column(column, kind, False), row).value.to("i64")
+        return self.panes.value(k, Column(given(column), kind, False), row).value.to("i64")
 
     def restart(self, k: PipelineKernel) -> None:
         self.high.set(self.low.value)
@@ -342,8 +355,8 @@ class HopWalk(Walk):
 
     def _jump(self, k: PipelineKernel, row: Val) -> None:
         """To the first window that reaches a pane."""
-        slide = self.windows.slide
-        self.at.set(floor_div(k, self.number(k, self.windows.pane, row) + (slide - self.windows.size), slide) * slide)
+        slide, size = given(self.windows.slide), given(self.windows.size)
+        self.at.set(floor_div(k, self.number(k, self.windows.pane, row) + (slide - size), slide) * slide)
 
     def enter(self, k: PipelineKernel) -> None:
         self.grow_unit(k)
@@ -362,7 +375,7 @@ class HopWalk(Walk):
             self.low.set(self.low.value + 1)
         with k.when(self.low.value < self.high.value):
             start = self.at.value * windows.width + windows.offset
-            give(start, start + windows.size * windows.width)
+            give(start, start + given(windows.size) * given(windows.width))
             self.at.set(self.at.value + windows.slide)
         with k.otherwise(), k.when(self.high.value < self.unit_end.value):
             self._jump(k, self.high.value)
@@ -376,7 +389,7 @@ class CumulateWalk(Walk):
         self.at, self.base = k.var(k.i64(0)), k.var(k.i64(0))
 
     def enter(self, k: PipelineKernel) -> None:
-        size, first = self.windows.size, self.number(k, self.windows.pane, self.low.value)
+        size, first = given(self.windows.size), self.number(k, self.windows.pane, self.low.value)
         self.base.set(floor_div(k, first, size) * size)
         self.grow_unit(k, lambda row: self.number(k, self.windows.pane, row) < self.base.value + size)
         self.restart(k)
@@ -433,7 +446,7 @@ class RowsWalk(Walk):
         self.base.set(self.low.value)
 
     def more(self) -> dict[str, Datum]:
-        return {self.windows.id: Datum(BIGINT, (self.at.value,))}
+        return {given(self.windows.id): Datum(BIGINT, (self.at.value,))}
 
     def turn(self, k: PipelineKernel, give: Callable[[Val, Val], None]) -> None:
         windows = self.windows

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tsql.kernels.codegen.lang import Val
+from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.batch import Layout, SourceColumn
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
@@ -40,7 +40,7 @@ class PaneRow(GroupRow):
         if index != self.panes.pane:
             return super()._key(k, index)
         field = self.sink.grouping.fields[index]
-        return field.read(k, (k.load("i64", self.at) + field.range[0],), None)
+        return field.read(k, (k.load("i64", self.at) + field.bounds[0],), None)
 
 
 class GroupPanes(SortedRows):
@@ -88,7 +88,7 @@ class GroupPanes(SortedRows):
         else:
             self.counts[number].consume(k, row, lambda k, row: self._take(k, row, number + 1, then))
 
-    def _add(self, k: PipelineKernel, entry: Val, pane: Val, last: Val) -> None:
+    def _add(self, k: PipelineKernel, entry: Val, pane: Val, last: Var) -> None:
         """List a group, or merge it with that of another worker which is listed."""
         grouping = self.sink.grouping
         with k.when(last.value == pane):

@@ -8,9 +8,8 @@ one or more such states."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import field
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -37,6 +36,7 @@ from tsql.kernels.emit.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.expr.nodes import Aggregate, Call, Expr, Literal
 from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.operators.aggregate.waiting_rows import Taken, Waiting
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 
 COMPACT_GROUPS = 1 << 14
@@ -60,8 +60,8 @@ class Item:
 
     name: str
     call: Aggregate
-    inputs: tuple[AggregateArgument, ...] = ()
-    body: Body | None = None
+    inputs: tuple[AggregateArgument, ...]
+    body: Body
     offset: int = 0
     shared: Item | None = None
     distinct: KeyLayout | None = None
@@ -101,19 +101,19 @@ class Grouping:
         self.fields = [KeyField.of(name, emit(k, e, row)) for name, e in self.keys]
         self.items = []
         for name, call in self.calls:
-            item = Item(name, call)
             if self.absorbs:
-                item.inputs = tuple(
+                inputs = tuple(
                     AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args
                 )
-            else:
-                data = self.arguments(k, item, row)
-                item.inputs = tuple(
-                    AggregateArgument(a.type, d.range, d.valid is not None, a if isinstance(a, Literal) else None)
-                    for a, d in zip(call.args, data, strict=True)
-                )
-            item.body = make_body(call, item.inputs, None if self.absorbs else self.rows)
-            if call.distinct and not self.absorbs:
+                self.items.append(Item(name, call, inputs, make_body(call, inputs, None)))
+                continue
+            data = [emit(k, a, row) for a in call.args]
+            inputs = tuple(
+                AggregateArgument(a.type, d.range, d.valid is not None, a if isinstance(a, Literal) else None)
+                for a, d in zip(call.args, data, strict=True)
+            )
+            item = Item(name, call, inputs, make_body(call, inputs, self.rows))
+            if call.distinct:
                 fields = [KeyField.of(f"a{i}", d) for i, d in enumerate(data)]
                 item.distinct = KeyLayout([KeyField("group", BIGINT, False), *fields], 8, self.equal_hashes)
             self.items.append(item)
@@ -133,10 +133,13 @@ class Grouping:
         """Give each state its offset in the entry; returns the entry's size."""
         alike = self._alike()
         for item in self.items:
-            before = itertools.takewhile(
-                lambda other, item=item: other is not item, alike[item.call.args, item.call.filter]
-            )
-            item.shared = next((other for other in before if self._same_state(item, other)), None)
+            item.shared = None
+            for other in alike[item.call.args, item.call.filter]:
+                if other is item:
+                    break
+                if self._same_state(item, other):
+                    item.shared = other
+                    break
             if item.shared is not None:
                 item.offset = item.shared.offset
                 continue
@@ -244,6 +247,7 @@ def _update_row(
         if item.distinct is None:
             body.update(k, state, args, None)
             return
+        assert table is not None, "distinct values are kept in a table"
         distinct_table = k.offset(table, item.distinct_table)
         layout = item.distinct
         identity = group.bits_as("i64") if group is not None else k.i64(0)
@@ -278,6 +282,7 @@ class AggregateSink(Sink):
 
     needs_probe = True
     how = ""
+    entry_bytes: int
 
     def __init__(self, grouping: Grouping):
         self.grouping = grouping
@@ -360,9 +365,9 @@ class DenseAggregate(AggregateSink):
         self._spread()
         self.groups = prod(self.cards)
         self.has_flag = counting is None
-        self.occupied_at = (
-            0 if counting is None else field_offsets(counting.body.fields, counting.offset)[counting.body.counter]
-        )
+        self.occupied_at = 0
+        if counting is not None and counting.body.counter is not None:
+            self.occupied_at = field_offsets(counting.body.fields, counting.offset)[counting.body.counter]
         self.distinct_at = self.groups * self.entry_bytes
         self.state_bytes = self._distinct_tables(self.distinct_at)
         self.has_waiting = self.groups * self.entry_bytes >= WAITED_BYTES and all(
@@ -462,13 +467,13 @@ def cardinality(f: KeyField) -> int:
     """How many values a dense key has; NULL, if possible, is the last."""
     if f.type.name == "BOOLEAN":
         return 2 + f.nullable
-    return f.range[1] - f.range[0] + 1 + f.nullable
+    return f.bounds[1] - f.bounds[0] + 1 + f.nullable
 
 
 def dense_code(k: PipelineKernel, f: KeyField, d: Datum, card: int) -> Val:
     code = f._words(k, d)[0]
-    if f.type.name != "BOOLEAN" and f.range[0] != 0:
-        code = code - f.range[0]
+    if f.type.name != "BOOLEAN" and f.bounds[0] != 0:
+        code = code - f.bounds[0]
     return code if d.valid is None else k.select(d.valid, code, k.i64(card - 1))
 
 
@@ -522,8 +527,9 @@ class HashAggregate(AggregateSink):
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         g, layout = self.grouping, self.key_layout
         data = [emit(k, e, row) for _, e in g.keys]
-        if all(isinstance(d, CodeDatum) and d.column.dictionary is None for d in data):
-            entry = self._by_codes(k, data)
+        codes = [d for d in data if isinstance(d, CodeDatum) and d.column.dictionary is None]
+        if len(codes) == len(data):
+            entry = self._by_codes(k, codes)
         else:
             nulls, words = layout.words(k, data)
             # Input is often clustered by key: the group of the row before is tried first, without hashing.
@@ -541,7 +547,7 @@ class HashAggregate(AggregateSink):
         for item in g.updated:
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
 
-    def _by_codes(self, k: PipelineKernel, data: list[Datum]) -> Val:
+    def _by_codes(self, k: PipelineKernel, data: Sequence[CodeDatum]) -> Val:
         """The entry of a combination of codes, from the memo if the dictionaries are small enough for one."""
         memo = k.offset(self.table, self.memo_at)
         entries = k.offset(memo, 8 + 8 * len(data))
@@ -633,13 +639,14 @@ class GroupRow(CachedRow):
         sink = self.sink
         if isinstance(sink, HashAggregate):
             return sink.key_layout.read(k, self.entry, index)
+        assert isinstance(sink, DenseAggregate), "groups without keys have none to read"
         stride = 1
         for c in sink.cards[index + 1 :]:
             stride *= c
         f, card = sink.grouping.fields[index], sink.cards[index]
         code = self.number.udiv(stride).urem(card)
         valid = code != card - 1 if f.nullable else None
-        low = 0 if f.type.name == "BOOLEAN" else f.range[0]
+        low = 0 if f.type.name == "BOOLEAN" else f.bounds[0]
         value = code + low
         if f.column is not None and valid is not None:
             value = k.select(valid, value, k.i64(0))

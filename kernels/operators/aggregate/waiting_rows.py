@@ -12,12 +12,13 @@ cache."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tsql.kernels.aggregates.base import Body, MemoryState, field_offsets
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
+from tsql.kernels.process.quick_dataclass import dataclass
 
 ROWS = 64
 """So many rows wait: some more than a core can have lines on their way."""

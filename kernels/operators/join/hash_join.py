@@ -7,7 +7,6 @@ that what follows is emitted once. Without keys all entries are in one chain, wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.codegen.lang import Val, Var
@@ -23,6 +22,7 @@ from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.types import BIGINT, BOOLEAN
 from tsql.kernels.operators.join.key_hash import HASH_SEED, add_to_hash
 from tsql.kernels.operators.join.sorted_search import SortedSearch, entry_at, fetch_group
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
 from tsql.kernels.runtime.join_table import (
     ALONE,
@@ -92,6 +92,10 @@ class Build(Sink):
     none."""
 
     needs_probe = True
+
+    def has_exact_groups(self, data: list[Datum]) -> bool:
+        """Whether a row with such keys is led to a group of its own keys, or to none."""
+        return False
 
     def __init__(
         self,
@@ -210,6 +214,7 @@ class BuildRow(CachedRow):
 
     def make(self, k: PipelineKernel, name: str) -> Datum:
         if name == POSITION:
+            assert self.position is not None, "asked for a position that the join does not give"
             return Datum(BIGINT, (self.position,))
         d = self.layout.read(k, self.entry, self.layout.index[name])
         return d if self.valid is None else d.with_valid(both(d.valid, self.valid))
@@ -342,6 +347,7 @@ class Probe(Operator):
                 with k.when(~walk.at_end if self.kind == "semi" else walk.at_end):
                     push(k, row)
             case "mark":
+                assert self.mark is not None, "a mark join names its mark"
                 push(k, JoinedRow(row, None, {self.mark: self._marked(k, row, data, walk)}))
             case "touch":
                 with k.forever() as loop:

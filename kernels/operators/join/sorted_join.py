@@ -104,7 +104,7 @@ class SortedBuild(Build):
         ):
             return False
         column = self.layout.fields[self.layout.index[self.key_names[0]]].column
-        if column is None or self.safe[0]:
+        if column is None or column.dictionary is None or self.safe[0]:
             return False
         return tell_apart(column.dictionary) and tell_apart(data[0].column.dictionary, column.dictionary)
 
@@ -144,6 +144,7 @@ class SortedBuild(Build):
     def _add(
         self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None, place: Datum | None
     ) -> None:
+        assert self.order is not None and place is not None, "a sorted table has an order"
         entry = table_entry(k, k.ctx, self.table, k.i64(self.entry_bytes))
         k.store(entry, order_word(k, self.order, place))
         if self.marking != UNMARKED:
@@ -241,6 +242,7 @@ class AsofProbe(Probe):
 
     def _is_near(self, k: PipelineKernel, value: Val, other: Val, back: bool) -> Val:
         """i1: no further apart than the tolerance. What is infinite is near to itself alone."""
+        assert self.tolerance is not None, "asked where there is a tolerance"
         low, high = (other, value) if back else (value, other)
         if self.time.type.is_float:
             numbers = [(word ^ ((word >> 63) & MAGNITUDE)).bits_as("f64") for word in (low, high)]

@@ -9,7 +9,6 @@ from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val
@@ -19,6 +18,7 @@ from tsql.kernels.emit.context import PipelineKernel, Slot
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.rows import CodeDatum
 from tsql.kernels.operators.join.key_hash import HASH_SEED, add_to_hash
+from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.runtime.text.strings import str_hash
 
 FEW_STRINGS = 1 << 16

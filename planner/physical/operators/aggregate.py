@@ -8,9 +8,9 @@ phase=final, the rows of a group must be in one shard.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.aggregates.bodies import plain_body, state_names
 from tsql.kernels.aggregates.registry import AGGREGATES
@@ -18,16 +18,19 @@ from tsql.kernels.emit.dense import KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.aggregate_states import can_split
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, seen, width
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import assignment, assignments, identifier
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 PHASES = ("partial", "merge", "final", "complete")
 WORDS = ("phase", "by")

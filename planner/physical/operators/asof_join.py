@@ -9,18 +9,20 @@ without keys, or with one key, that do not fit memory."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.asof import ASOF_KINDS, NEAREST
-from tsql.planner.physical.attributes import Attributes
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.join import HashJoin, read_key, read_sides
 from tsql.planner.physical.properties import ANY, ONCE, REPLICATED, Properties, Requirement
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 DAY_US = 86_400_000_000
 

@@ -20,9 +20,9 @@ time in the others; states have positions in the input in them, so that sessions
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
@@ -30,15 +30,18 @@ from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.operators.aggregate.combine import KINDS, Windows
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.aggregate_states import can_combine
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, width
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import assignment, identifier
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 NAMES = ("pane", "first", "last", "start", "end", "id")
 NUMBERS = ("slide", "size", "width", "offset", "gap")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Estimate, Machine
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,19 @@ so that a worker needs no catalog to read it. No query is planned to one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import field
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import parse_type
-from tsql.planner.physical.attributes import Attributes
-from tsql.planner.physical.line import LineContext
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.properties import Properties, Requirement
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import identifier
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ says what the attributes mean."""
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from tsql.kernels.expr.errors import TsqlError
 from tsql.kernels.expr.nodes import Column, Expr, Literal
 from tsql.kernels.expr.printer import string_sql
 from tsql.kernels.expr.schema import Schema
@@ -19,15 +18,17 @@ from tsql.kernels.patterns.program import PatternProgram
 from tsql.kernels.patterns.reads import Read
 from tsql.kernels.patterns.spec import OUTPUTS, SKIPS, MatchSpec, Skip
 from tsql.kernels.patterns.tree import Pattern, Variable, read_pattern
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
-from tsql.planner.bind.match import parse_condition
 from tsql.planner.cost import constants as cost
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Estimate, Machine
-from tsql.planner.physical.line import LineContext, unplaced
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import assignment, assignments, identifiers
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Match(Step):
                 by=by,
                 order=order,
                 pattern=pattern,
-                define=tuple((n, _bound(t, schema, names, n, context)) for n, t in define),
+                define=tuple((n, context.condition(t, schema, names, n)) for n, t in define),
                 measures=tuple((n, _measure(t, schema, names, context)) for n, t in measures),
                 output=output,
                 skip=_skip(attributes.optional("skip"), names, context),
@@ -146,15 +147,8 @@ def _skip(text: str | None, names: tuple[str, ...], context: LineContext) -> Ski
     return Skip(kind, variables)
 
 
-def _bound(text: str, schema: Schema, names: tuple[str, ...], own: str | None, context: LineContext) -> Expr:
-    try:
-        return unplaced(parse_condition(text, schema, names, own, context.parameters))
-    except TsqlError as error:
-        raise context.error(error.message, error.hint) from None
-
-
 def _measure(text: str, schema: Schema, names: tuple[str, ...], context: LineContext) -> Read:
-    expr = _bound(text, schema, names, None, context)
+    expr = context.condition(text, schema, names, None)
     if not isinstance(expr, Read):
         raise context.error(f"a measure is one read of a match, such as last(x), not {text}")
     return expr

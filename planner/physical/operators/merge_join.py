@@ -7,16 +7,18 @@ times."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Column
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.predicates import call
-from tsql.planner.physical.attributes import Attributes
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.join import HashJoin, is_number
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

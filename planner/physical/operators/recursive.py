@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Estimate, Machine
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.input import Given, read_fields
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import identifier
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

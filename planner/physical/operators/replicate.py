@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import HUGEINT, UBIGINT
-from tsql.planner.physical.attributes import Attributes
-from tsql.planner.physical.line import LineContext
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.sources import has_progress, is_filled, is_sorted, reads_late
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import Properties, Requirement
 from tsql.planner.physical.step import Step, rebuild
 from tsql.planner.physical.text import identifier, identifiers, table_text
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr, Literal
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, INTERVAL, TIMESTAMP
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.types import castable, coerce
 from tsql.planner.cost.columns import series_rows
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.generating import check_series
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Estimate, Machine
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.progress import Progress, is_upward
 from tsql.planner.physical.properties import Properties, Requirement
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import identifier
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

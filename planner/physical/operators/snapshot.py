@@ -6,22 +6,24 @@ the lifetimes, and chooses how the kernel finds the row that ends next: see kern
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Aggregate, Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import TIMESTAMP
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.foldable import is_foldable
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.snapshot import ENDS
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, width
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import assignment, identifiers
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,18 @@ in full."""
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr, SortKey
-from tsql.planner.physical.attributes import Attributes
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, row_count, width
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,19 @@ input's."""
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.schema import Field, Schema
-from tsql.planner.physical.attributes import Attributes
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.progress import Progress, least
 from tsql.planner.physical.properties import ONCE, Properties, Requirement
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field
-from tsql.planner.physical.attributes import Attributes, as_value
+from tsql.kernels.process.quick_dataclass import dataclass
+from tsql.planner.physical.attributes import as_value
 from tsql.planner.physical.estimate import Estimate, Machine
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.input import Given, read_fields
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,21 @@ The rows of a partition must be in one shard; without `by` there is one partitio
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner.physical.attributes import Attributes
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import assignment
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ temporal one is alive always.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tsql.analyze.outer_columns import outers
 from tsql.analyze.scope import Life
@@ -16,6 +15,7 @@ from tsql.analyze.time.cut import covered, domain_of, intersection, uncovered
 from tsql.analyze.time.lifetimes import always, bounds, every, kept, new_life, overlap
 from tsql.kernels.expr.nodes import Column, Expr, Literal
 from tsql.kernels.expr.schema import Field
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical import nodes as logical
 
 

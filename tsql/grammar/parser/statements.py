@@ -6,8 +6,6 @@ error here. The added statements are the node classes below; `tsql/grammar/gener
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
@@ -20,6 +18,7 @@ from tsql.grammar.time.nodes import ShowStreams
 from tsql.grammar.time.output import OutputParser
 from tsql.grammar.time.sources import SourceParser
 from tsql.kernels.expr.errors import ParseError
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.query_text import QueryText, check_parentheses, tokenize
 from tsql.planner.bind.syntax import run_parser
 

@@ -8,8 +8,6 @@ Outside of FROM these names are ordinary ones. What can be known of the argument
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
@@ -17,6 +15,7 @@ from tsql.grammar.time.base import TimeParser
 from tsql.grammar.time.check_parameters import check_function
 from tsql.grammar.time.nodes import FUNCTIONS, LifetimeFunction, TimeFunction
 from tsql.grammar.time.parameters import OTHER_NAMES, PARAMETERS, USAGE, TimeParameter
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.binder import nearest
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES)

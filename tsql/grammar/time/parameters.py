@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tsql.grammar.time.nodes import (
     Chop,
     Clip,
@@ -20,6 +18,7 @@ from tsql.grammar.time.nodes import (
     TimeFunction,
     Tumble,
 )
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

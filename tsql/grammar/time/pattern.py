@@ -12,7 +12,6 @@ It has a lexer of its own, since SQL's would read `A$` as a name, `??` as an ope
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import exp
@@ -26,6 +25,7 @@ from tsql.grammar.time.match_nodes import (
     PatternVariable,
 )
 from tsql.kernels.expr.errors import ParseError
+from tsql.kernels.process.quick_dataclass import dataclass
 
 MAX_REPEAT = 10_000
 """The largest bound of a quantifier: an automaton has a state for each."""
