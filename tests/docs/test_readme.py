@@ -33,11 +33,16 @@ def blocks(language: str) -> list[str]:
     return [text for name, text in fenced if name == language]
 
 
+def write_events(folder: Path) -> None:
+    """The files that the examples read."""
+    (folder / "events").mkdir()
+    pq.write_table(EVENTS.slice(0, 3), folder / "events" / "0.parquet")
+    pq.write_table(EVENTS.slice(3), folder / "events" / "1.parquet")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "events").mkdir()
-    pq.write_table(EVENTS.slice(0, 3), tmp_path / "events" / "0.parquet")
-    pq.write_table(EVENTS.slice(3), tmp_path / "events" / "1.parquet")
+    write_events(tmp_path)
     (tmp_path / "query.sql").write_text(
         "SELECT ad_id, sum(price) AS spend FROM 'events/*.parquet' GROUP BY ad_id ORDER BY ad_id"
     )
@@ -54,7 +59,7 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def test_python(folder: Path) -> None:
-    code, _ = blocks("python")
+    code, _ = blocks("python")  # the other one: tests/spark/test_readme.py
     shown = run([sys.executable, "-c", code + "\nprint(clicks.fetchall())"], folder)
     assert shown.splitlines()[-1] == "[(1, 2, 9), (2, 1, 7), (3, 1, 2)]"
     assert "plan version 1" in shown
@@ -65,13 +70,6 @@ def test_time(folder: Path) -> None:
     shown = run([sys.executable, "-m", "tsql", "run", query, "-f", "csv"], folder).splitlines()
     assert shown[0] == "window_start,ad_id,clicks"
     assert len(shown) > 60
-
-
-@pytest.mark.spark
-def test_spark(folder: Path) -> None:
-    _, code = blocks("python")
-    shown = run([sys.executable, "-c", code + "\nprint(sorted(counts.fetchall()), frame.columns)"], folder)
-    assert shown.splitlines()[-1] == "[(1, 3), (2, 2), (3, 1)] ['ad_id', 'n']"
 
 
 def test_command_lines(folder: Path) -> None:
