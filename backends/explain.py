@@ -15,7 +15,7 @@ from tsql.backends.local.lower import lower
 from tsql.backends.local.lower.text import graph_text
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.kernels import Kernels
-from tsql.backends.local.spill.spill import can_spill
+from tsql.backends.local.run.spill import can_spill
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.emit.pipeline import Pipeline
 from tsql.kernels.expr.errors import PlanError

@@ -3,7 +3,7 @@ memory.
 
 `measure` starts this module in fresh processes; each prints one line of JSON. What a first run takes beyond a warm run
 of the same query over the same small table is parsing, planning and compiling; the imports are not counted. The warm
-runs of this project are those of its executor, as the first run is one; `.arrow()` would repeat the calls of a recorded
+runs of this project are executions, as the first run is one; `.arrow()` would repeat the calls of a recorded
 run, which takes less."""
 
 from __future__ import annotations

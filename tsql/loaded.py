@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tsql.analyze import kinds as statements
 from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends import Run
 from tsql.backends.io.descriptors import descriptor_of
@@ -24,7 +25,6 @@ from tsql.planner.physical.check import check
 from tsql.planner.physical.estimator import with_groups
 from tsql.planner.physical.planfile import parse_plan, starts_plan
 from tsql.relation import Relation
-from tsql.statements import kinds as statements
 
 if TYPE_CHECKING:
     from tsql.session import Session

@@ -20,6 +20,7 @@ from tsql import settings as setting
 from tsql.catalog.catalog import Asked, Catalog, FileUse, fingerprint
 from tsql.catalog.definition import Table, View
 from tsql.costs import calibrated
+from tsql.grammar.script import Piece
 from tsql.kernels.codegen.object_cache import UNUSABLE, cache_directory, read_entry, write_later
 from tsql.kernels.expr.errors import TsqlError
 from tsql.kernels.expr.identity import code_identity
@@ -31,11 +32,10 @@ from tsql.parameters import check_names
 from tsql.planner import PhysicalPlan
 from tsql.planner.physical.step import Step
 from tsql.prepared import Prepared
-from tsql.statements.script import Piece
 
 if TYPE_CHECKING:
+    from tsql.analyze import kinds as statements
     from tsql.query_runner import QueryRunner
-    from tsql.statements import kinds as statements
 
 FORMAT = 2
 """Part of the key: raise it when entries are written differently."""

@@ -14,16 +14,16 @@ from tsql.backends import Settings
 from tsql.catalog.catalog import Catalog, FileUse
 from tsql.catalog.definition import Table, TableDefinition
 from tsql.costs import calibrated
+from tsql.grammar.script import Piece
 from tsql.kernels.expr.types import Type
 from tsql.kernels.process import forks, garbage
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.statements.script import Piece
 
 if TYPE_CHECKING:
+    from tsql.analyze import kinds as statements
     from tsql.planner.candidates import Candidate
-    from tsql.statements import kinds as statements
 
 _CACHED_PLANS = 256
 
@@ -124,7 +124,7 @@ class InsertCache:
 
     def keep(self, key: Any, piece: Piece, statement: Any, catalog: Catalog) -> None:
         """Keep a statement if it is an INSERT with parameters in the place of a query."""
-        from tsql.statements import kinds as statements
+        from tsql.analyze import kinds as statements
 
         if (
             not isinstance(statement, statements.Insert)

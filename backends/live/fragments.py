@@ -16,7 +16,7 @@ from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
 from tsql.backends.local.run.kernels import Kernels
-from tsql.backends.local.spill.spill import AnyChunk
+from tsql.backends.local.run.spill import AnyChunk
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.enforce import enforce

@@ -17,7 +17,7 @@ from tsql.planner.bind.ambiguous import is_ambiguous, may_unify, with_typed_null
 from tsql.planner.bind.near_names import nearest
 from tsql.planner.bind.operators import shown, to_boolean
 from tsql.planner.bind.strings import collated
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import Bare, coerce, is_bare_string, unify
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tsql.planner.bind.macros import MACROS, bind_macro
 from tsql.planner.bind.near_names import nearest
 from tsql.planner.bind.operators import combine, compare, make_case, negate, shown, to_boolean, unified
 from tsql.planner.bind.strings import slice_text
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import Bare, arithmetic_type, bitwise_type, coerce, is_bare_string, settle
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from tsql.planner.bind.binder import Binder, check_depth, schema_resolver
 from tsql.planner.bind.calls import ORDERED_SETS, aggregate_call
 from tsql.planner.bind.operators import to_boolean
 from tsql.planner.bind.query_text import QueryText, position_of
-from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.syntax import parse_scalar
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import settle
 
 ENDS = ("first", "last")

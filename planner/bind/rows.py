@@ -13,7 +13,7 @@ from sqlglot import exp
 from tsql.kernels.expr.nodes import Call, Case, Expr, Literal
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.bind.operators import COMPARISON, compare
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 
 if TYPE_CHECKING:
     from tsql.planner.bind.binder import Binder

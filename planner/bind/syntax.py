@@ -26,7 +26,7 @@ from tsql.planner.bind.clauses import check_clauses
 from tsql.planner.bind.expression_clauses import EXPRESSIONS
 from tsql.planner.bind.query_text import QueryText, check_parentheses, position_of, tokenize
 from tsql.planner.bind.syntax_nodes import Absolute as Absolute
-from tsql.planner.bind.syntax_nodes import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.syntax_nodes import UnaryPlus as UnaryPlus
 
 T = TypeVar("T")

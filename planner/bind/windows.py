@@ -19,7 +19,7 @@ from tsql.kernels.windows.registry import ALIASES, WINDOW_FUNCTIONS, WindowSigna
 from tsql.planner.bind.calls import aggregate_call, no_match, sort_key, unwrap_arguments
 from tsql.planner.bind.operators import no_operator
 from tsql.planner.bind.query_text import is_all
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import arithmetic_type, castable, coerce, force_type, is_bare_string, settle
 
 if TYPE_CHECKING:

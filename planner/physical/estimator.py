@@ -36,7 +36,7 @@ class Estimator:
 
 
 def with_groups(root: Step, shards: int) -> Step:
-    """The same plan, with the numbers of groups that are expected: the executor makes tables by them, and plan files do
+    """The same plan, with the numbers of groups that are expected: tables are made by them, and plan files do
     not hold them."""
     estimator = Estimator(shards)
     made: dict[int, Step] = {}

@@ -10,12 +10,12 @@ import pytest
 
 import tsql
 from tests.api.slow import SlowBackend
+from tsql.analyze import kinds
 from tsql.backends import Backend, Run
 from tsql.backends.interp import InterpreterBackend
 from tsql.backends.local import LocalBackend
 from tsql.query_runner import QueryRunner
 from tsql.session import Session
-from tsql.statements import kinds
 from tsql.statements.perform import PERFORM, StatementContext, perform
 
 METHODS = ("run", "run_all", "frame", "close")

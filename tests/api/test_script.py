@@ -2,8 +2,8 @@
 
 import pytest
 
+from tsql.grammar.script import is_complete, split
 from tsql.kernels.expr.errors import BindError
-from tsql.statements.script import is_complete, split
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.frontend.support import FakeCatalog, FakeSource
+from tsql.analyze import kinds as statements
 from tsql.analyze.outer_columns import bound_names, nodes, outers, own_outers
 from tsql.analyze.statements import analyze
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import parse_type
 from tsql.planner.logical import nodes as logical
-from tsql.statements import kinds as statements
 
 GOLDEN = Path(__file__).parent / "golden"
 TABLES = {

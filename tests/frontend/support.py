@@ -8,11 +8,11 @@ from typing import Any
 import duckdb
 
 from tests.duck import empty_duckdb
+from tsql.analyze import kinds as statements
 from tsql.analyze.statements import analyze
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type, parse_type
-from tsql.statements import kinds as statements
 
 TYPES = (
     "BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT FLOAT DOUBLE "

@@ -18,6 +18,7 @@ from tests.slt.engines import DuckDB
 from tests.slt.render import Result, differing_row, render
 from tests.slt.sampling import each
 from tests.slt_runner import CORPUS
+from tsql.analyze import kinds as statements
 from tsql.analyze.statements import analyze
 from tsql.catalog.catalog import Catalog, as_source
 from tsql.grammar.dialect import Temporal
@@ -25,7 +26,6 @@ from tsql.grammar.generator import to_duckdb
 from tsql.grammar.parser.statements import parse
 from tsql.kernels.expr.errors import TsqlError
 from tsql.planner.logical import nodes as logical
-from tsql.statements import kinds as statements
 
 FILES = [path for folder in ("joins", "subqueries") for path in sorted((CORPUS / folder).glob("*.slt"))]
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from tests.frontend.support import oracle
-from tsql.analyze.column_names import display_name
+from tsql.analyze.names.columns import display_name
 from tsql.grammar.parser.statements import parse
 
 EXPRESSIONS = r"""

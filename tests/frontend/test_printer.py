@@ -189,8 +189,8 @@ def test_sort_keys_print_as_they_are_read():
 
 def test_every_registered_function_name_can_be_written():
     """A call by name parses as a call, whatever keywords the name is made of."""
-    from tsql.planner.bind.syntax import CallNode as CallNode
     from tsql.planner.bind.syntax import parse_scalar
+    from tsql.planner.bind.syntax_nodes import CallNode
 
     special = {"cast", "try_cast", "extract", "position", "trim", "overlay", "substring", *INFIX, "not"}
     for name in {*SCALARS.names(), *AGGREGATES.names()} - special:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.frontend.support import FakeView, catalog, oracle, oracle_types, plan, result_types
+from tsql.analyze import kinds as statements
 from tsql.analyze.statements import analyze
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.types import BIGINT, DATE, INTEGER, VARCHAR
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.nodes import show
-from tsql.statements import kinds as statements
 
 QUERIES = """
 SELECT * FROM t

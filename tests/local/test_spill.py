@@ -20,9 +20,8 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.backends.local.run import host
+from tsql.backends.local.run import host, spill
 from tsql.backends.local.run.pipelines import Pipelines
-from tsql.backends.local.spill import spill
 from tsql.kernels.expr.errors import CancelledError, ExecutionError, OutOfMemoryError
 
 pytestmark = pytest.mark.usefixtures("settled")

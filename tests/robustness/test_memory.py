@@ -12,8 +12,7 @@ import pytest
 
 import tsql
 from tests.patience import wait_until
-from tsql.backends.local.run import host
-from tsql.backends.local.spill import spill
+from tsql.backends.local.run import host, spill
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError, TsqlError
 
 pytestmark = pytest.mark.usefixtures("settled")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze.qualified_names import check_qualified
+from tsql.analyze import kinds as statements
+from tsql.analyze.names.qualified import check_qualified
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.scope import TARGET, AnalyzedRelation, Names
 from tsql.analyze.select import project
@@ -26,10 +27,10 @@ from tsql.kernels.expr.types import NULL, Type
 from tsql.planner.bind.binder import Binder, nearest
 from tsql.planner.bind.operators import rounded
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import CallNode, parse_scalar
+from tsql.planner.bind.syntax import parse_scalar
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import castable, coerce
 from tsql.planner.logical import nodes as logical
-from tsql.statements import kinds as statements
 
 if TYPE_CHECKING:
     from tsql.analyze.statements import Analyzer

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from tsql.analyze import kinds as statements
 from tsql.analyze.changes import Overlay, empty_like, find_column, find_table, insert
-from tsql.analyze.files import constant
-from tsql.analyze.qualified_names import check_qualified
+from tsql.analyze.files import constant, source_for
+from tsql.analyze.names.qualified import check_qualified
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.time.streams import create_external, main_name, period_of, with_period
 from tsql.catalog.definition import ColumnDefinition, Key, Macro, Table, TableDefinition, View
@@ -24,7 +25,6 @@ from tsql.planner.bind.operators import data_type, time_unit
 from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.types import castable
 from tsql.planner.logical import nodes as logical
-from tsql.statements import kinds as statements
 
 if TYPE_CHECKING:
     from tsql.analyze.statements import Analyzer
@@ -492,8 +492,6 @@ def _option(node: exp.Expr | None, analyzer: Analyzer) -> Any:
 
 def _copy_from(analyzer: Analyzer, node: exp.Copy, file: exp.Expr, options: dict[str, Any]) -> statements.Insert:
     """INSERT INTO table FROM read_x('path', ..): text files are read with the types of the table."""
-    from tsql.statements.copying import source_for
-
     name, table = find_table(analyzer, node.this, "COPY")
     names = (
         [c.name for c in node.this.expressions] if isinstance(node.this, exp.Schema) else list(table.definition.names)

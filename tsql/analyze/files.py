@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
+from tsql.backends.io.open import ALIASES
 from tsql.kernels.expr.errors import BindError, TsqlError
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import VARCHAR
 from tsql.planner.bind.query_text import QueryText, position_of
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 
 FILE_FUNCTIONS: dict[str, str] = {
     "read_parquet": "parquet",
@@ -113,3 +118,23 @@ def _struct(items: list[exp.PropertyEQ], source: QueryText) -> dict[str, Any]:
             )
         found[item.this.name] = constant(item.expression, source)
     return found
+
+
+def source_for(
+    catalog: Any, path: str, options: Mapping[str, Any], columns: Schema, position: int | None, text: str
+) -> Any:
+    """The source of COPY table FROM 'path': text files take the names and types of the table's columns. Errors are at
+    `position` of `text`."""
+    from tsql.relation import FORMATS
+
+    given = {name.lower(): value for name, value in options.items()}
+    named = given.pop("format", None)
+    kind = ALIASES.get(str(named).lower(), str(named).lower()) if named is not None else None
+    suffix = Path(path).suffix.lower()
+    if kind is None and FORMATS.get(suffix) in (None, "csv") and suffix not in (".gz", ".zst"):
+        kind = "csv"
+    if given.get("null") is not None:
+        given["nullstr"] = given.pop("null")
+    if kind in ("csv", "json") and "columns" not in given:
+        given["columns"] = {f.name: VARCHAR if f.type.name == "INTERVAL" else f.type for f in columns}
+    return open_path(catalog, path, position, text, kind, given)

@@ -20,7 +20,7 @@ from tsql.kernels.expr.nodes import Aggregate, Call, Case, Cast, Column, Expr, I
 from tsql.kernels.expr.types import BIGINT
 from tsql.planner.bind.binder import Binder
 from tsql.planner.bind.query_text import QueryText, position_of
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.logical import nodes as logical
 
 MAX_SETS = 4096

@@ -11,7 +11,7 @@ from tsql.kernels.expr.nodes import Call, Case, Expr, Literal
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTERVAL, NULL, TIMESTAMP, VARCHAR, Type
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.binder import Binder
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import Bare, coerce, unify
 
 ZERO, ONE = Literal(0, BIGINT), Literal(1, BIGINT)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze.column_names import display_name
+from tsql.analyze.names.columns import display_name
 from tsql.analyze.scope import AnalyzedRelation
 from tsql.analyze.star import star_pattern
 from tsql.kernels.aggregates.registry import AGGREGATES
@@ -22,7 +22,7 @@ from tsql.kernels.expr.nodes import Call, Literal, Parameter
 from tsql.kernels.expr.types import BOOLEAN, VARCHAR
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import coerce
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.tree import nodes

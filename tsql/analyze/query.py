@@ -15,7 +15,7 @@ from sqlglot.tokens import TokenType
 from tsql.analyze.files import FILE_FUNCTIONS, look_up, open_function, open_path
 from tsql.analyze.from_ import FromAnalyzer, Joined
 from tsql.analyze.limit import limited
-from tsql.analyze.qualified_names import check_qualified, database_of
+from tsql.analyze.names.qualified import check_qualified, database_of
 from tsql.analyze.recursive import names_itself, recursive
 from tsql.analyze.sample import sampled
 from tsql.analyze.scope import (
@@ -53,7 +53,7 @@ from tsql.planner.bind.binder import Binder, nearest
 from tsql.planner.bind.forms import current_database
 from tsql.planner.bind.query_text import QueryText, is_all, position_of
 from tsql.planner.bind.strings import collated
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import castable, coerce, force_type, unify
 from tsql.planner.logical import nodes as logical
 
@@ -312,7 +312,7 @@ class QueryAnalyzer:
         return (by_entry(self, name, relation) if self.sequenced else None) or relation
 
     def _view(self, name: str, text: str, node: exp.Table) -> AnalyzedRelation:
-        from tsql.grammar.macros import expand_macros
+        from tsql.analyze.macros import expand_macros
         from tsql.grammar.parser.statements import parse
 
         if name.lower() in self.views or len(self.views) > MAX_VIEWS:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze.column_names import display_name
 from tsql.analyze.group import GroupClause, mentions_aggregate
+from tsql.analyze.names.columns import display_name
 from tsql.analyze.scope import (
     AnalyzedRelation,
     Names,
@@ -39,8 +39,8 @@ from tsql.planner.bind.operators import to_boolean
 from tsql.planner.bind.query_text import is_all, position_of
 from tsql.planner.bind.strings import collated
 from tsql.planner.bind.subquery import QUERIES
-from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.syntax import expression_text
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.logical import nodes as logical
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.process.quick_dataclass import dataclass
-from tsql.planner.bind.syntax import CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 
 Error = Callable[[str, exp.Expr], Exception]
 

@@ -2,7 +2,7 @@
 
 The parts: `tsql/grammar/parser/` text to tree, `query.py` queries, `from_.py` FROM and joins, `select.py` one SELECT,
 `group.py` its aggregation, `subquery.py` subqueries in expressions, `scope.py` names,
-`column_names.py` names of unnamed columns, `planner/bind/binder.py` expressions.
+`columns.py` names of unnamed columns, `planner/bind/binder.py` expressions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from sqlglot.tokens import Token, TokenType
 
 from tsql.analyze import changes as analyze_change
 from tsql.analyze import definitions as analyze_ddl
+from tsql.analyze import kinds as statements
 from tsql.analyze.emit import check_emit
 from tsql.analyze.files import constant
+from tsql.analyze.macros import expand_macros
+from tsql.analyze.named import deallocate, execute, prepare
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.scope import AnalyzedRelation, unread_star
 from tsql.analyze.select import left_out, project
@@ -25,7 +28,6 @@ from tsql.analyze.time.refuse import check_time
 from tsql.analyze.time.sequenced import finished
 from tsql.analyze.time.streams import create_stream
 from tsql.grammar.hint_text import HintReader
-from tsql.grammar.macros import expand_macros
 from tsql.grammar.parser import changes as parser_changes
 from tsql.grammar.parser import statements as parser
 from tsql.grammar.parser.statements import Parsed, parse
@@ -40,8 +42,6 @@ from tsql.planner.bind.syntax import parse_scalar
 from tsql.planner.bind.types import coerce
 from tsql.planner.hints.constraints import Hint
 from tsql.planner.logical import nodes as logical
-from tsql.statements import kinds as statements
-from tsql.statements.named import deallocate, execute, prepare
 
 MAX_PLAN_DEPTH, MAX_PLAN_NODES = 600, 10_000
 """Levels and nodes of a logical plan: what takes planning more than seconds is refused."""

@@ -31,7 +31,7 @@ from tsql.planner.bind.binder import Binder
 from tsql.planner.bind.operators import COMPARISON
 from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.subquery import listed_query, quantified
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import coerce, comparison_type
 from tsql.planner.logical import nodes as logical
 

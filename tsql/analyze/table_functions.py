@@ -18,7 +18,7 @@ from tsql.kernels.expr.schema import Field as SchemaField
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BIGINT, INTEGER, NULL, VARCHAR
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import coerce, settle
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.generating import Series

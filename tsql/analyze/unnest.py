@@ -17,7 +17,7 @@ from tsql.kernels.expr.nodes import Call, Case, Column, Expr, rewrite
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTEGER, NULL
 from tsql.planner.bind.binder import Binder
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import coerce
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.generating import Series

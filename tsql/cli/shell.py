@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from tsql.catalog.catalog import External, Table, View
 from tsql.cli.output import ALIASES as MODE_ALIASES
 from tsql.cli.output import TEXT_FORMATS, emit, read_text, report, timing
+from tsql.grammar.script import is_complete
 from tsql.kernels.expr.errors import CatalogError, TsqlError
 from tsql.kernels.expr.keywords import quote
 from tsql.parameters import Parameters
 from tsql.session import Session
 from tsql.session import connect as open_session
-from tsql.statements.script import is_complete
 
 if TYPE_CHECKING:
     from tsql.cli.completion import SqlCompleter

@@ -21,7 +21,8 @@ from tsql.grammar.time.duckdb_text import DuckdbTimeText, Periods, periods_of
 from tsql.grammar.time.text import TimeGenerator
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.process.recursion import deep_recursion
-from tsql.planner.bind.syntax import CallNode, TemporalExpressions
+from tsql.planner.bind.syntax import TemporalExpressions
+from tsql.planner.bind.syntax_nodes import CallNode
 
 
 class TemporalGenerator(TimeGenerator):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tsql.analyze import kinds as statements
 from tsql.catalog.definition import Table
 from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.expr.types import BIGINT
 from tsql.relation import Relation, of_table
-from tsql.statements import kinds as statements
 from tsql.statements.transactions import Changes
 
 if TYPE_CHECKING:

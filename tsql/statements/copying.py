@@ -18,8 +18,6 @@ from tsql.backends.io.value_text import texts
 from tsql.backends.io.whole_files import whole_folder
 from tsql.backends.io.writers import WriteOptions, write
 from tsql.kernels.expr.errors import SourceError
-from tsql.kernels.expr.schema import Schema
-from tsql.kernels.expr.types import VARCHAR
 from tsql.relation import FORMATS, Relation
 
 _TEXT = ("header", "delim", "delimiter", "sep", "nullstr", "null", "compression")
@@ -218,23 +216,3 @@ def _groups(shown: pa.Table, columns: list[str], path: str) -> list[tuple[str, p
             )
         found.append((below, pa.array(sorted(row["#row_list"]))))
     return found
-
-
-def source_for(
-    catalog: Any, path: str, options: Mapping[str, Any], columns: Schema, position: int | None, text: str
-) -> Any:
-    """The source of COPY table FROM 'path': text files take the names and types of the table's columns. Errors are at
-    `position` of `text`."""
-    from tsql.analyze.files import open_path
-
-    given = {name.lower(): value for name, value in options.items()}
-    named = given.pop("format", None)
-    kind = ALIASES.get(str(named).lower(), str(named).lower()) if named is not None else None
-    suffix = Path(path).suffix.lower()
-    if kind is None and FORMATS.get(suffix) in (None, "csv") and suffix not in (".gz", ".zst"):
-        kind = "csv"
-    if given.get("null") is not None:
-        given["nullstr"] = given.pop("null")
-    if kind in ("csv", "json") and "columns" not in given:
-        given["columns"] = {f.name: VARCHAR if f.type.name == "INTERVAL" else f.type for f in columns}
-    return open_path(catalog, path, position, text, kind, given)

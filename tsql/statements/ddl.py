@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tsql.analyze import kinds as statements
 from tsql.catalog.catalog import kind_of
 from tsql.catalog.definition import ColumnDefinition, Table, TableDefinition, View
 from tsql.catalog.external import External
 from tsql.kernels.blocks.stored import StoredTable, one
 from tsql.kernels.expr.errors import CatalogError, PlanError
 from tsql.relation import Relation
-from tsql.statements import kinds as statements
 from tsql.statements.changes import Work, counted, done
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tsql.analyze import kinds as statements
 from tsql.analyze.changes import EXCLUDED
 from tsql.backends.io.arrow import ArrowSource
 from tsql.backends.local.run.constants import constant_array
@@ -20,7 +21,6 @@ from tsql.kernels.expr.schema import Schema
 from tsql.planner.bind.fold import fold
 from tsql.planner.logical import nodes as logical
 from tsql.relation import Relation
-from tsql.statements import kinds as statements
 from tsql.statements.changes import Work, counted, kept
 from tsql.statements.constraints import check_conditions, check_keys, check_not_null, free_rows
 

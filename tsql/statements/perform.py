@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow as pa
 
 from tsql import settings as setting
+from tsql.analyze import kinds as statements
 from tsql.catalog.catalog import Catalog, FileUse, as_source
+from tsql.grammar.script import Piece
 from tsql.kernels.expr.errors import PlanError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.types import VARCHAR, Type
@@ -20,9 +22,7 @@ from tsql.planner.logical import nodes as logical
 from tsql.prepared import Prepared
 from tsql.relation import Relation, of_text
 from tsql.statements import changes, copying, introspect
-from tsql.statements import kinds as statements
 from tsql.statements.changes import done
-from tsql.statements.script import Piece
 
 if TYPE_CHECKING:
     from tsql.statements.script_runner import ScriptRunner

@@ -13,6 +13,7 @@ from tsql import settings as setting
 from tsql.arguments import is_variable_of_caller
 from tsql.backends import Run
 from tsql.catalog.catalog import Catalog
+from tsql.grammar.script import Piece, split
 from tsql.kernels.expr.errors import (
     CatalogError,
     ParseError,
@@ -29,7 +30,6 @@ from tsql.prepared import InsertCache, PlanCache, RepeatedInsert
 from tsql.relation import Relation, too_much
 from tsql.running import AtWork
 from tsql.statements.named import NamedStatements
-from tsql.statements.script import Piece, split
 
 if TYPE_CHECKING:
     from tsql.session import Session
@@ -103,8 +103,8 @@ class ScriptRunner:
     def _analyzed(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any) -> Relation:
         # Not needed for a query that is found.
         with garbage.paused():
+            from tsql.analyze import kinds as statements
             from tsql.analyze.statements import analyze
-            from tsql.statements import kinds as statements
             from tsql.statements.perform import StatementContext, perform
 
         transactions = self.session.transactions

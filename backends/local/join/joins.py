@@ -8,7 +8,7 @@ from tsql.backends.local.join.ready import ReadyJoin
 from tsql.backends.local.join.tables import EntryData, JoinTable, JoinTables, chunks_of, dealt
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.flow import Flow
-from tsql.backends.local.spill.spill import AnyChunk
+from tsql.backends.local.run.spill import AnyChunk
 from tsql.kernels.expr.nodes import Column, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.operators import project as kernel_project

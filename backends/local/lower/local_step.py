@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tsql.backends.local.lower.graph import Lowering, Node, Pipe, Shape
-from tsql.backends.local.run.flow import Flow
-from tsql.backends.local.run.host_calls import innermost
 from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.functions.host import innermost
 from tsql.planner.physical.movement import Gather, Movement, Rekey
 from tsql.planner.physical.step import Step
 
 if TYPE_CHECKING:
     from tsql.backends.local.run.execution import Execution
+    from tsql.backends.local.run.flow import Flow
 
 S = TypeVar("S", bound=Step)
 L = TypeVar("L", bound="LocalStep[Any]")
@@ -36,6 +36,14 @@ class LocalStep(Generic[S]):
     def lower(cls, step: S, inputs: tuple[Node, ...], about: Lowering) -> Shape:
         """What the step adds to the graph of pipelines."""
         raise NotImplementedError
+
+    @classmethod
+    def keeps_table_of(cls, step: S, place: int) -> bool:
+        """Whether it makes a table of an input, by its place, that can serve all rounds of a recursion."""
+        return False
+
+    def drop_table(self, node: Node) -> None:
+        """Keep the table of a node no longer: the recursion is over."""
 
     def flow(self, node: Node) -> Flow:
         """Run the pipelines that end in the step; the flow of its rows."""

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 
 from tsql.backends.local.lower.graph import Graph, Lowering, Node, Shape
 from tsql.backends.local.lower.local_step import local_step
-from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.recursive import Recursive, Working
 from tsql.planner.physical.step import Step
 
@@ -77,7 +76,7 @@ def _kept(recursions: Iterable[Recursive]) -> tuple[set[int], set[int]]:
             for place, child in enumerate(step.inputs):
                 if id(step) not in again or id(child) in again:
                     continue
-                if isinstance(step, HashJoin) and not step.marks and place == (0 if step.build == "left" else 1):
+                if local_step(type(step)).keeps_table_of(step, place):
                     tables.add(id(step))
                 else:
                     rows.add(id(child))

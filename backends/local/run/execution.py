@@ -33,8 +33,8 @@ from tsql.backends.local.run.pipelines import Pipelines
 from tsql.backends.local.run.repeat import Recorder, to_batch
 from tsql.backends.local.run.result import Result
 from tsql.backends.local.run.rows import Rows
+from tsql.backends.local.run.spill import AnyChunk, Spill
 from tsql.backends.local.run.states import States
-from tsql.backends.local.spill.spill import AnyChunk, Spill
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.count import Count

@@ -11,9 +11,10 @@ from tsql.backends.local.run import host_calls
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import library_chunk
 from tsql.backends.local.run.rows import Rows
-from tsql.backends.local.spill.spill import AnyChunk
+from tsql.backends.local.run.spill import AnyChunk
 from tsql.kernels.expr.nodes import Call, Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.functions.host import innermost, replace_calls
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.step import Step
@@ -27,10 +28,10 @@ class HostFunctions:
 
     def calls(self, step: Step, flow: Flow, expressions: tuple[Expr, ...]) -> tuple[Flow, tuple[Expr, ...]]:
         """Compute host functions batch by batch; the expressions come back with columns in their place."""
-        while calls := host_calls.innermost(expressions):
+        while calls := innermost(expressions):
             names = {call: f"#host{len(flow.schema)}_{i}" for i, call in enumerate(calls)}
             flow = self._columns(step, flow, names)
-            expressions = tuple(host_calls.replace_calls(e, names) for e in expressions)
+            expressions = tuple(replace_calls(e, names) for e in expressions)
         return flow, expressions
 
     def _columns(self, step: Step, flow: Flow, names: dict[Call, str]) -> Flow:

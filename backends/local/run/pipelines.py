@@ -20,9 +20,9 @@ from tsql.backends.local.run.host import Code, Context, Full, Shared
 from tsql.backends.local.run.kernels import KernelFinder
 from tsql.backends.local.run.late_decoding import read_late
 from tsql.backends.local.run.repeat import KernelCall, Recorder
+from tsql.backends.local.run.spill import Spill
 from tsql.backends.local.run.states import States
 from tsql.backends.local.run.workers import parallel
-from tsql.backends.local.spill.spill import Spill
 from tsql.kernels.emit.batch import Morsels
 from tsql.kernels.emit.pipeline import Pipeline, Sink
 from tsql.kernels.operators.partition import Partition

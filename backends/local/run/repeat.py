@@ -103,7 +103,7 @@ def _is_repeatable(step: Step) -> bool:
 
 
 class Recorder:
-    """Watches a run of the executor, which says what it does. `refused`: it has done what another run could not
+    """Watches an execution, which says what it does. `refused`: it has done what another run could not
     repeat."""
 
     def __init__(self) -> None:

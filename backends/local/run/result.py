@@ -14,7 +14,7 @@ from tsql.backends.local.run.dataset import BlockData, ChunkData, Part, SourceDa
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk, result_array
 from tsql.backends.local.run.repeat import KernelCall
-from tsql.backends.local.spill.spill import AnyChunk
+from tsql.backends.local.run.spill import AnyChunk
 from tsql.kernels.operators.collect import Collect, OutputColumn
 from tsql.planner.physical.step import Step
 

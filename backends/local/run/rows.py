@@ -6,7 +6,7 @@ from tsql.backends.local.run.dataset import BlockData, ChunkData, CoalescedData,
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Context, Shared, take_chunks
 from tsql.backends.local.run.pipelines import Pipelines
-from tsql.backends.local.spill.spill import AnyChunk, Spill, Store
+from tsql.backends.local.run.spill import AnyChunk, Spill, Store
 from tsql.kernels.emit.batch import SourceColumn
 from tsql.kernels.emit.pipeline import Sink
 from tsql.kernels.operators.collect import Collect, OutputColumn, columns_of

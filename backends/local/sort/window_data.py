@@ -2,25 +2,28 @@
 
 A shard is sorted when its task begins; its memory goes when the task ends. Where there are fewer shards than threads,
 or one has most of the rows, and it does not matter to the consumer which shard a row is in, `spread` lets all threads
-sort the rows of each shard together and walk over parts of them (kernels/operators/window_parts.py). """
+sort the rows of each shard together and walk over parts of them (kernels/operators/window_parts.py)."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from tsql.backends.local.run.dataset import BlockData, Dataset, Part
 from tsql.backends.local.run.host import Reserved, Shared
+from tsql.backends.local.run.spill import AnyChunk, in_memory
 from tsql.backends.local.run.workers import parallel
 from tsql.backends.local.sort.sorting import Workers
 from tsql.backends.local.sort.window_rows import CollectedRows, WindowShape
-from tsql.backends.local.spill.spill import AnyChunk, in_memory
-from tsql.backends.local.spill.windows import Job
 from tsql.kernels.emit.batch import Morsels
 from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.window import WindowScan
 from tsql.planner.physical.step import Step
+
+if TYPE_CHECKING:
+    from tsql.backends.local.spill.windows import Job
 
 UNEVEN = 1.25
 """A shard with so many times the rows that a thread should have is walked by several."""

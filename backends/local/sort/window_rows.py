@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from tsql.backends.local.run.dataset import Part
 from tsql.backends.local.run.host import Reserved, Shared
+from tsql.backends.local.run.spill import AnyChunk, bytes_of, in_memory
 from tsql.backends.local.sort.grouped_rows import grouped_rows
 from tsql.backends.local.sort.sorting import SERIAL, Workers, combine, sorted_columns, value_codes
-from tsql.backends.local.spill.spill import AnyChunk, bytes_of, in_memory
 from tsql.kernels.emit.batch import Layout, Morsels, SourceColumn
 from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import Column, Expr, SortKey

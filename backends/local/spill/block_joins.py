@@ -26,8 +26,8 @@ from tsql.backends.local.join.joins import Joins
 from tsql.backends.local.join.ready import ReadyJoin
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Reserved, chunk_type, library_chunk
+from tsql.backends.local.run.spill import AnyChunk, Store
 from tsql.backends.local.spill.sides import Pair, Side
-from tsql.backends.local.spill.spill import AnyChunk, Store
 from tsql.kernels.expr.nodes import Column, Literal
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.operators.collect import OutputColumn, columns_of

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from tsql.backends.local.lower.graph import Lowering, Pipe
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.flow import Flow
+from tsql.backends.local.run.spill import TABLE, AnyChunk, Store, bytes_of
 from tsql.backends.local.spill.partitions import Partitions, needed_columns
-from tsql.backends.local.spill.spill import TABLE, AnyChunk, Store, bytes_of
 from tsql.backends.local.spill.values import DistinctValues, has_one_list_of_values
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Aggregate as Call

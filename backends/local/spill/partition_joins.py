@@ -42,12 +42,12 @@ from tsql.backends.local.run.dataset import (
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Context, allocate_zeroed, free, read_i64
 from tsql.backends.local.run.pipelines import Task
+from tsql.backends.local.run.spill import TABLE, AnyChunk, bytes_of
 from tsql.backends.local.sort.sorted_tables import WORKING_BYTES, EntrySorter
 from tsql.backends.local.sort.sorting import SERIAL
 from tsql.backends.local.spill.block_joins import BlockJoins, OpenEnds
 from tsql.backends.local.spill.partitions import Partitions
 from tsql.backends.local.spill.sides import Pair, Side, table_bytes
-from tsql.backends.local.spill.spill import TABLE, AnyChunk, bytes_of
 from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.emit.rows import POSITION
 from tsql.kernels.expr.nodes import Column, Expr

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tsql.backends.local.run.dataset import ChunkData, Dataset, GroupData, Part
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Context
-from tsql.backends.local.spill.spill import AnyChunk, bytes_of
+from tsql.backends.local.run.spill import AnyChunk, bytes_of
 from tsql.kernels.emit.pipeline import Sink
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Schema

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.flow import Flow
+from tsql.backends.local.run.spill import AnyChunk, bytes_of
 from tsql.backends.local.spill.partitions import ENTRY_BYTES
-from tsql.backends.local.spill.spill import AnyChunk, bytes_of
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.operators.collect import OutputColumn

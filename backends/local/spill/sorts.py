@@ -28,8 +28,8 @@ from tsql.backends.local.lower.graph import Lowering, Node, Pipe, Way
 from tsql.backends.local.run.dataset import ChunkData, Dataset, Part
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk, Reserved, Shared
+from tsql.backends.local.run.spill import TABLE, AnyChunk, SpilledChunk, Store, bytes_of, in_memory
 from tsql.backends.local.sort.sorting import sort_indices, sorted_order
-from tsql.backends.local.spill.spill import TABLE, AnyChunk, SpilledChunk, Store, bytes_of, in_memory
 from tsql.kernels.emit.batch import SourceColumn
 from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.expr.errors import ExecutionError

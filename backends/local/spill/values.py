@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.flow import Flow
+from tsql.backends.local.run.spill import TABLE, AnyChunk
 from tsql.backends.local.spill.partitions import Partitions, needed_columns
-from tsql.backends.local.spill.spill import TABLE, AnyChunk
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Aggregate as Call
 from tsql.kernels.operators.aggregate.groups import AggregateSink, Grouping, make_sink

@@ -28,11 +28,11 @@ from tsql.backends.local.lower.local_step import described
 from tsql.backends.local.run.dataset import ChunkData, Part, running_sums
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Reserved, Shared
+from tsql.backends.local.run.spill import TABLE, AnyChunk, bytes_of
 from tsql.backends.local.sort.sorting import changes, combine
 from tsql.backends.local.sort.window_rows import POSITION_NAME, CollectedRows, WindowShape, too_many_rows
 from tsql.backends.local.spill.partitions import FORCED_PARTITIONS, PARTITIONS, Partitions
 from tsql.backends.local.spill.sorts import FAN_IN, ExternalSort, Order
-from tsql.backends.local.spill.spill import TABLE, AnyChunk, bytes_of
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.emit.batch import Morsels, SourceColumn
 from tsql.kernels.emit.rows import POSITION

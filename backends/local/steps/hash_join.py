@@ -11,10 +11,10 @@ from tsql.backends.local.join.tables import BY_ARRAY, HASHED, IN_ORDER, WITH_BIT
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Pipe, Shape
 from tsql.backends.local.lower.local_step import LocalStep, described, host_pipes, runs
 from tsql.backends.local.run.flow import Flow, one_copy
-from tsql.backends.local.run.host_calls import innermost
 from tsql.backends.local.spill.partition_joins import PartitionJoins, join_pipes
 from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import Column
+from tsql.kernels.functions.host import innermost
 from tsql.planner.physical.movement import Broadcast
 from tsql.planner.physical.operators.join import HashJoin
 
@@ -51,6 +51,10 @@ class HashJoinStep(LocalStep[HashJoin]):
         pairs = Pipe("pairs", f"{probe}, collect", 1 - at)
         unmatched = Pipe("unmatched", "collect", None, f"entries of {step.name} without a partner")
         return Shape(source=f"rows of {step.name}", pipes=(*pipes, pairs, unmatched))
+
+    @classmethod
+    def keeps_table_of(cls, step: HashJoin, place: int) -> bool:
+        return not step.marks and place == (0 if step.build == "left" else 1)
 
     def flow(self, node: Node) -> Flow:
         return self.joined(node, node.step)
@@ -94,8 +98,7 @@ class HashJoinStep(LocalStep[HashJoin]):
             return x.part(Joins).probed(join, table)
         return x.part(PartitionJoins).joined(join)
 
-    def drop(self, node: Node) -> None:
-        """Keep the table of a join no longer."""
+    def drop_table(self, node: Node) -> None:
         kept = self.kept.pop(id(node), None)
         if kept is not None:
             self.x.states.kept.difference_update(id(c) for c in kept[1].contexts)

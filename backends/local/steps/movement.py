@@ -14,7 +14,7 @@ from tsql.backends.local.run.dataset import BlockData, ChunkData, GroupData, Par
 from tsql.backends.local.run.flow import Flow, one_copy
 from tsql.backends.local.run.host import Context
 from tsql.backends.local.run.sliced_groups import sliced
-from tsql.backends.local.spill.spill import AnyChunk
+from tsql.backends.local.run.spill import AnyChunk
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.emit.batch import Morsels
 from tsql.kernels.emit.pipeline import Sink

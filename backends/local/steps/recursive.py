@@ -3,7 +3,7 @@
 The rounds run while their rows are asked for, so a consumer that stops (LIMIT) ends a recursion that would not. Steps
 of the second input that do not depend on the working table are computed once, and so are the tables of joins over them:
 the graph marks both (`lower/lower.py`). Everything else of a round is freed when it is over. UNION keeps the rows that
-have been there in a table of groups: the groups that a round adds are its new rows. """
+have been there in a table of groups: the groups that a round adds are its new rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.operators.aggregate.groups import Grouping, GroupScan, make_sink
 from tsql.kernels.operators.collect import Collect, OutputColumn, columns_of
-from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.recursive import Recursive, Working
 from tsql.planner.physical.step import Step
 
@@ -160,8 +159,8 @@ class RecursiveStep(LocalStep[Recursive]):
                 chunks = self._round(node.step, body, columns, "next")
         finally:
             for step in body.step.walk():
-                if isinstance(step, HashJoin) and id(step) in again:
-                    x.part(local_step(type(step))).drop(x.graph.node(step))
+                if id(step) in again and not x.graph.node(step).is_given:
+                    x.part(local_step(type(step))).drop_table(x.graph.node(step))
             if seen is not None:
                 seen.release()
 

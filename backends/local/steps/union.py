@@ -6,7 +6,7 @@ from tsql.backends.local.lower.graph import Lowering, Node, Pipe, Shape
 from tsql.backends.local.lower.local_step import LocalStep, runs
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.flow import Flow
-from tsql.backends.local.spill.spill import AnyChunk
+from tsql.backends.local.run.spill import AnyChunk
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.planner.physical.operators.union import Union

@@ -21,7 +21,7 @@ from tsql.grammar.time.match_nodes import (
 from tsql.grammar.time.parameters import PARAMETERS, USAGE
 from tsql.grammar.time.pattern import pattern_text, read_pattern
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 
 
 def tree(text):

@@ -12,8 +12,8 @@ import tsql
 from tests.frontend.temporal.examples import EXAMPLES
 from tsql.analyze.time.refuse import WITHOUT_PLAN, check_time, refuse
 from tsql.grammar.parser.statements import parse
+from tsql.grammar.script import split
 from tsql.kernels.expr.errors import BindError, ExecutionError, TsqlError
-from tsql.statements.script import split
 
 
 @pytest.fixture(scope="module")

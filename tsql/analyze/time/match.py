@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze.column_names import display_name
+from tsql.analyze.names.columns import display_name
 from tsql.analyze.scope import AnalyzedRelation, Names, Scope, ScopeField, plan_name
 from tsql.analyze.subquery import Level
 from tsql.grammar.time.match_nodes import (
@@ -31,10 +31,9 @@ from tsql.kernels.patterns.reads import MatchNumber, Read, replace_reads
 from tsql.kernels.patterns.spec import MatchSpec, Skip
 from tsql.planner.bind.binder import Binder
 from tsql.planner.bind.calls import sort_key
-from tsql.planner.bind.match import MatchBinder
-from tsql.planner.bind.match import MatchNames as MatchNames
+from tsql.planner.bind.match import MatchBinder, MatchNames
 from tsql.planner.bind.query_text import is_all, position_of
-from tsql.planner.bind.syntax import CallNode as CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import coerce
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.match import Match

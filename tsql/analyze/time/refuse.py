@@ -15,7 +15,7 @@ from tsql.grammar.time.parameters import USAGE
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 
 WITHOUT_PLAN: dict[type[exp.Expr], str] = {
     Progressive: "PROGRESSIVE",

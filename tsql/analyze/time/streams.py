@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from tsql.analyze import kinds as statements
 from tsql.analyze.files import constant
-from tsql.analyze.qualified_names import check_qualified
+from tsql.analyze.names.qualified import check_qualified
 from tsql.backends.io.pipes import is_fifo
 from tsql.backends.io.watermark import DROP
 from tsql.backends.io.watermark import Watermark as WatermarkRecord
@@ -23,7 +24,6 @@ from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import INTERVAL
 from tsql.planner.bind.binder import Binder, schema_resolver
 from tsql.planner.bind.query_text import position_of
-from tsql.statements import kinds as statements
 
 if TYPE_CHECKING:
     from tsql.analyze.statements import Analyzer

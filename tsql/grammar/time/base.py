@@ -13,7 +13,8 @@ from sqlglot.tokens import Token, TokenType
 from tsql.grammar.time.nodes import FUNCTIONS
 from tsql.kernels.expr.errors import ParseError
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import CallNode, ExpressionParser
+from tsql.planner.bind.syntax import ExpressionParser
+from tsql.planner.bind.syntax_nodes import CallNode
 
 E = TypeVar("E", bound=exp.Expr)
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)

@@ -41,7 +41,7 @@ from tsql.grammar.time.nodes import (
 )
 from tsql.grammar.time.text import TimeGenerator
 from tsql.kernels.aggregates.registry import AGGREGATES
-from tsql.planner.bind.syntax import CallNode
+from tsql.planner.bind.syntax_nodes import CallNode
 
 _POINT = "INTERVAL 1 MICROSECOND"
 Periods = dict[str, tuple[str, str]]

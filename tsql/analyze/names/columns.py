@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from tsql.analyze.query_names import QueryNames
+from tsql.analyze.names.queries import QueryNames
 from tsql.kernels.expr.keywords import KEYWORDS
 from tsql.planner.bind.operators import COMPARISON
 from tsql.planner.bind.strings import collation_names
 from tsql.planner.bind.subquery import listed_query
-from tsql.planner.bind.syntax import Absolute, CallNode, UnaryPlus, expression_text
+from tsql.planner.bind.syntax import Absolute, UnaryPlus, expression_text
+from tsql.planner.bind.syntax_nodes import CallNode
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",

@@ -10,13 +10,14 @@ from typing import Any
 
 from sqlglot import exp
 
-from tsql.analyze.column_names import display_name
+from tsql.analyze.names.columns import display_name
 from tsql.catalog.definition import Macro
 from tsql.grammar.parser.statements import Parsed
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.process import stopping
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import CallNode, parse_scalar
+from tsql.planner.bind.syntax import parse_scalar
+from tsql.planner.bind.syntax_nodes import CallNode
 
 MAX_DEPTH = 50
 """Macros inside macros; deeper means that one is defined by itself."""
