@@ -227,13 +227,6 @@ def _bind_blob(binder: Binder, node: exp.HexString) -> Expr:
         ) from None
 
 
-def _unsupported(what: str) -> Callable[[Binder, exp.Expr], Expr]:
-    def refuse(binder: Binder, node: exp.Expr) -> Expr:
-        raise binder.error(f"{what} are not supported yet", node)
-
-    return refuse
-
-
 def _describe(node: exp.Expr) -> str:
     return {
         exp.Array: "a list",
