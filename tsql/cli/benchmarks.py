@@ -37,7 +37,7 @@ def benchmarks() -> dict[str, str]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
             name = ".".join(path.relative_to(root).with_suffix("").parts)
-            found[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
+            found[name] = " ".join((ast.get_docstring(tree) or "").partition("\n\n")[0].split())
     return found
 
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import os
 import sys
 import time
@@ -407,6 +409,9 @@ def _bench(arguments: Any) -> int:
 
     if arguments.name == "tpch":
         from tsql.tpch.__main__ import main_bench
+
+        # At the end of the process Python must find all objects, or DuckDB complains about what it takes for leaks.
+        atexit.register(gc.unfreeze)
 
         try:
             return main_bench(arguments.arguments)
