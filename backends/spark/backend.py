@@ -72,6 +72,7 @@ class SparkBackend(Backend):
                     yield batch
         finally:
             execution.tell()
+            execution.close(improves=False)
             run.timings_ms["compile"] = kernels.compile_ms - before
             run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
 

@@ -270,10 +270,18 @@ def _leave(
     part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: dict[int, Dataset | Flow]
 ) -> Iterator[pa.RecordBatch]:
     """Run the part and send its rows on."""
-    execution = Execution(run, program.kernels, inputs=inputs, task=shard)
-    top = program.steps[part.top]
     if part.one_copy and shard != 0:
         return
+    execution = Execution(run, program.kernels, inputs=inputs, task=shard)
+    try:
+        yield from _rows(part, shard, program, execution)
+    finally:
+        execution.close(improves=False)
+
+
+def _rows(part: StagePart, shard: int, program: LoadedPart, execution: Execution) -> Iterator[pa.RecordBatch]:
+    """The rows of a part as they leave: batches of the result, or blobs for other shards."""
+    top = program.steps[part.top]
     if part.output is not None:
         with program.plan.deep():
             yield from map(for_spark, execution.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))

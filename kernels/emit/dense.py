@@ -4,9 +4,9 @@ expects."""
 from __future__ import annotations
 
 DENSE_GROUPS = 1 << 12
-"""Keys with so few possible values always are."""
+"""At most this many keys: always dense."""
 
 LARGEST_DENSE = 1 << 22
-"""Keys with so many are, where many of their values are expected to occur: one in KEYS_PER_GROUP."""
+"""At most this many keys: dense if one in KEYS_PER_GROUP is expected to occur."""
 
 KEYS_PER_GROUP = 4

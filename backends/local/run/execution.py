@@ -152,9 +152,10 @@ class Execution:
         """Hand what the kernels have counted to the run, once they are done."""
         self.states.tell()
 
-    def close(self) -> None:
-        """Free what a run that has failed, or was left early, still holds. No worker runs any more."""
-        for _, code in list(self.kernels.made.values()):
+    def close(self, improves: bool = True) -> None:
+        """Free what the run still holds; no worker runs any more. `improves`: quick code is compiled in full for the
+        next run."""
+        for _, code in list(self.kernels.made.values()) if improves else ():
             code.improve()
         self.states.free_all()
         self.done.clear()

@@ -32,10 +32,13 @@ UNEVEN = 1.25
 class WindowData(Dataset):
     """The rows of a window step: for each shard a list of jobs, that are sorted when they are read."""
 
+    most_results = 1
+    """At most this many rows come out for each row of a job."""
+
     def __init__(self, step: Step, shape: WindowShape, jobs: list[list[Job]], shared: Shared, keeps: bool):
         self.step, self.shape, self.jobs, self.shared, self.keeps = step, shape, jobs, shared, keeps
         self.shards = len(jobs)
-        self.rows = sum(job.rows for one in jobs for job in one)
+        self.rows = self.most_results * sum(job.rows for one in jobs for job in one)
 
     def empty_source(self) -> WindowScan:
         return self.shape.whole
@@ -48,7 +51,7 @@ class WindowData(Dataset):
         while jobs:
             job = jobs.pop()
             yield from job.parts(self.shared, (shard, number), position)
-            number, position = number + 1, position + job.rows
+            number, position = number + 1, position + self.most_results * job.rows
 
     def spread(self, tasks: int) -> Dataset:
         """The same rows, walked by so many tasks where that is a gain."""

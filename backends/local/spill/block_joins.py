@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tsql.backends.local.join.joins import Joins
+from tsql.backends.local.join.probing import Joins
 from tsql.backends.local.join.ready import ReadyJoin
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Reserved, chunk_type, library_chunk

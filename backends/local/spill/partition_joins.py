@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tsql.backends.local.join.joins import Joins
+from tsql.backends.local.join.probing import Joins
 from tsql.backends.local.join.ready import ReadyJoin
 from tsql.backends.local.join.tables import JoinTable, JoinTables
 from tsql.backends.local.lower.graph import Lowering, Pipe

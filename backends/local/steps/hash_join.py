@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tsql.backends.local.join.joins import Joins
+from tsql.backends.local.join.probing import Joins
 from tsql.backends.local.join.ready import ReadyJoin
 from tsql.backends.local.join.tables import BY_ARRAY, HASHED, IN_ORDER, WITH_BITMAP, JoinTable, JoinTables
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Pipe, Shape

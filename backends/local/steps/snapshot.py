@@ -8,12 +8,11 @@ refused if that is not enough."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Shape
 from tsql.backends.local.lower.local_step import LocalStep, host_pipes, runs
-from tsql.backends.local.run.dataset import Dataset, Part
+from tsql.backends.local.run.dataset import Dataset
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.sort.window_data import WindowData, nullable_columns, refuse_nulls
 from tsql.backends.local.sort.window_rows import WindowShape
@@ -44,21 +43,9 @@ class SortedLifetimes(WindowShape):
 
 
 class SnapshotData(WindowData):
-    """The results of a snapshot step: for each shard a list of jobs, that are sorted when they are read."""
+    """The results of a snapshot step."""
 
-    def __init__(self, *about: object):
-        super().__init__(*about)
-        self.rows *= MOST_RESULTS
-
-    def feed(self, shard: int) -> Iterator[Part]:
-        jobs = list(reversed(self.jobs[shard]))
-        if not self.keeps:
-            self.jobs[shard] = []
-        number, position = 0, 0
-        while jobs:
-            job = jobs.pop()
-            yield from job.parts(self.shared, (shard, number), position)
-            number, position = number + 1, position + MOST_RESULTS * job.rows
+    most_results = MOST_RESULTS
 
     def spread(self, tasks: int) -> Dataset:
         """A group is walked by one worker."""
