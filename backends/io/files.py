@@ -67,6 +67,8 @@ def _expand_one(pattern: str, kind: str) -> list[str]:
     if "\0" in pattern:
         raise SourceError("a file name holds a NUL character")
     if os.path.isdir(pattern):
+        if not KINDS[kind].endings:
+            raise SourceError(f"{pattern}: is a folder, not a file", hint=f"read_{kind} takes names: '{pattern}/*'")
         found = _files_below(pattern, kind)
         if not found:
             raise SourceError(f"{pattern}: the folder holds no {kind} files ({', '.join(KINDS[kind].endings)})")

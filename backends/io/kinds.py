@@ -40,7 +40,7 @@ class FileKind:
 
     def starts(self, head: bytes) -> bool:
         """Whether the first bytes of a file are those of this kind."""
-        return head.lstrip(self.skipped).startswith(self.first_bytes) if self.first_bytes else False
+        return head.lstrip(self.skipped).startswith(self.first_bytes)
 
 
 KINDS = {
@@ -81,6 +81,8 @@ KINDS = {
         functions=("read_arrow",),
         connectors=("arrow",),
     ),
+    "text": FileKind("whole", "TextSource", has_file_columns=False),
+    "blob": FileKind("whole", "BlobSource", has_file_columns=False),
 }
 ALIASES = {alias: name for name, kind in KINDS.items() for alias in kind.aliases}
 FILE_FUNCTIONS = {function: name for name, kind in KINDS.items() for function in (f"read_{name}", *kind.functions)}
