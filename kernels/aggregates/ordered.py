@@ -149,19 +149,19 @@ class Pick(Body):
         return tuple(kept.at for kept in self.kept if kept.type.is_string)
 
 
-@aggregate("first", "first_value", "arbitrary", args=("any",), returns=same, ordered=True)
+@aggregate("first", "first_value", "arbitrary", args=("any",), returns=same, ordered=True, ignores_repeats=True)
 class First(Pick):
     """The value of the first row, NULL or not."""
 
     skips_nulls = False
 
 
-@aggregate("any_value", args=("any",), returns=same, ordered=True)
+@aggregate("any_value", args=("any",), returns=same, ordered=True, ignores_repeats=True)
 class AnyValue(Pick):
     """The first value that is not NULL."""
 
 
-@aggregate("last", "last_value", args=("any",), returns=same, ordered=True)
+@aggregate("last", "last_value", args=("any",), returns=same, ordered=True, ignores_repeats=True)
 class Last(First):
     """The value of the last row, NULL or not."""
 
@@ -181,12 +181,12 @@ class ByExtreme(Pick):
         return (args[1], *super().ranked_by(args))
 
 
-@aggregate("arg_min", "argmin", "min_by", args=("any", "any"), returns=same, ordered=True)
+@aggregate("arg_min", "argmin", "min_by", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
 class ArgMin(ByExtreme):
     """The first argument where the second is smallest; rows with a NULL in either do not count."""
 
 
-@aggregate("arg_max", "argmax", "max_by", args=("any", "any"), returns=same, ordered=True)
+@aggregate("arg_max", "argmax", "max_by", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
 class ArgMax(ByExtreme):
     """The first argument where the second is largest; rows with a NULL in either do not count."""
 
@@ -206,12 +206,12 @@ class ByExtremeWithNulls(ByExtreme):
             super().update(k, state, args, mask)
 
 
-@aggregate("arg_min_null", args=("any", "any"), returns=same, ordered=True)
+@aggregate("arg_min_null", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
 class ArgMinNull(ByExtremeWithNulls):
     """The first argument, NULL or not, where the second is smallest."""
 
 
-@aggregate("arg_max_null", args=("any", "any"), returns=same, ordered=True)
+@aggregate("arg_max_null", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
 class ArgMaxNull(ByExtremeWithNulls):
     """The first argument, NULL or not, where the second is largest."""
 
