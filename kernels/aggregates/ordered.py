@@ -172,6 +172,8 @@ class ByExtreme(Pick):
     """The value of the row in which the second argument is smallest or largest; the first such row in the input."""
 
     largest = False
+    wanted: tuple[int, ...] = (0, 1)
+    """The arguments that are not NULL in rows that count; windows ask for it."""
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
@@ -197,6 +199,7 @@ class ByExtremeWithNulls(ByExtreme):
     """As its base, but the value may be NULL: only rows in which the second argument is NULL do not count."""
 
     skips_nulls = False
+    wanted = (1,)
 
     def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         if args[1].valid is None:
