@@ -219,3 +219,22 @@ class ArgMaxNull(ByExtremeWithNulls):
     """The first argument, NULL or not, where the second is largest."""
 
     largest = True
+
+
+class ByExtremeNullsLast(ByExtreme):
+    """As its base, but every row counts: one in which the second argument is NULL only if there is no other."""
+
+    skips_nulls = False
+    wanted = ()
+
+
+@aggregate("arg_min_nulls_last", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
+class ArgMinNullsLast(ByExtremeNullsLast):
+    """The first argument, NULL or not, where the second is smallest, and of the first row where it is always NULL."""
+
+
+@aggregate("arg_max_nulls_last", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
+class ArgMaxNullsLast(ByExtremeNullsLast):
+    """The first argument, NULL or not, where the second is largest, and of the first row where it is always NULL."""
+
+    largest = True
