@@ -17,17 +17,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from tsql.backends.io.kinds import KINDS
 from tsql.backends.io.pipes import PipePath, PipeReader
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.types import BIGINT, DATE, TIMESTAMP, VARCHAR, Type
 from tsql.kernels.process.quick_dataclass import dataclass
 
-SUFFIXES = {
-    "parquet": (".parquet", ".pq", ".parq"),
-    "csv": (".csv", ".tsv", ".tbl", ".psv", ".txt"),
-    "json": (".json", ".ndjson", ".jsonl"),
-    "ipc": (".arrow", ".arrows", ".feather", ".ipc"),
-}
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
@@ -72,9 +67,11 @@ def _expand_one(pattern: str, kind: str) -> list[str]:
     if "\0" in pattern:
         raise SourceError("a file name holds a NUL character")
     if os.path.isdir(pattern):
+        if not KINDS[kind].endings:
+            raise SourceError(f"{pattern}: is a folder, not a file", hint=f"read_{kind} takes names: '{pattern}/*'")
         found = _files_below(pattern, kind)
         if not found:
-            raise SourceError(f"{pattern}: the folder holds no {kind} files ({', '.join(SUFFIXES[kind])})")
+            raise SourceError(f"{pattern}: the folder holds no {kind} files ({', '.join(KINDS[kind].endings)})")
         return found
     if os.path.exists(pattern) or not _MAGIC.search(pattern):
         if not os.path.exists(pattern):
@@ -105,10 +102,7 @@ def kind_of(path: str) -> str | None:
     stem = path.lower()
     for ending in COMPRESSIONS:
         stem = stem.removesuffix(ending)
-    for kind, endings in SUFFIXES.items():
-        if stem.endswith(endings):
-            return kind
-    return None
+    return next((name for name, kind in KINDS.items() if stem.endswith(kind.endings)), None)
 
 
 def compression_of(path: str) -> str | None:

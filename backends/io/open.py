@@ -14,7 +14,8 @@ from tsql.backends.io import Source
 from tsql.backends.io.conform import OPTION as SCHEMA
 from tsql.backends.io.conform import conformed, declared
 from tsql.backends.io.descriptors import descriptor_of
-from tsql.backends.io.files import SUFFIXES, compression_of, expand, kind_of, open_input, reading
+from tsql.backends.io.files import compression_of, expand, kind_of, open_input, reading
+from tsql.backends.io.kinds import ALIASES, KINDS
 from tsql.backends.io.partitioned import OPTIONS as FILE_OPTIONS
 from tsql.backends.io.partitioned import with_file_columns
 from tsql.backends.io.pipes import PipePath, Pipes
@@ -23,8 +24,6 @@ from tsql.kernels.expr.errors import SourceError
 if TYPE_CHECKING:
     from tsql.backends.io.csv.rejects import CsvRejects
 
-ALIASES = {"arrow": "ipc", "feather": "ipc", "ndjson": "json", "jsonl": "json", "tsv": "csv", "pq": "parquet"}
-
 
 def open_source(
     path_or_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -32,7 +31,7 @@ def open_source(
     options: Mapping[str, Any] | None = None,
     as_pipe: Callable[[str], str] | None = None,
 ) -> Source:
-    """A source over a file, a list of files, a folder or a glob. `kind` is parquet, csv, json or ipc. The option
+    """A source over a file, a list of files, a folder or a glob. `kind` is one of `KINDS`. The option
     `schema` names the columns to read with their types, for every kind. `as_pipe` is a session's `Pipes.path`."""
     given = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else path_or_paths
     patterns = [os.fspath(path) for path in given]
@@ -48,21 +47,9 @@ def open_source(
 
 
 def _open(kind: str, patterns: list[str], settings: dict[str, Any]) -> Source:
-    if kind == "parquet":
-        from tsql.backends.io.parquet.source import ParquetSource
-
-        return ParquetSource(patterns, settings)
-    if kind == "csv":
-        from tsql.backends.io.csv.source import CsvSource
-
-        return with_file_columns(CsvSource(patterns, settings), settings)
-    if kind == "json":
-        from tsql.backends.io.json.source import JsonSource
-
-        return with_file_columns(JsonSource(patterns, settings), settings)
-    from tsql.backends.io.ipc import IpcSource
-
-    return with_file_columns(IpcSource(patterns, settings), settings)
+    about = KINDS[kind]
+    source = getattr(about.load(), about.source)(patterns, settings)
+    return with_file_columns(source, settings) if about.has_file_columns else source
 
 
 def rejects_of(source: Any) -> CsvRejects | None:
@@ -94,8 +81,8 @@ def from_description(description: Mapping[str, Any]) -> Source:
 def _kind(patterns: list[str], kind: str | None) -> str:
     if kind is not None:
         kind = ALIASES.get(kind.lower(), kind.lower())
-        if kind not in SUFFIXES:
-            raise SourceError(f"unknown kind of file {kind}", hint=f"kinds are {', '.join(SUFFIXES)}")
+        if kind not in KINDS:
+            raise SourceError(f"unknown kind of file {kind}", hint=f"kinds are {', '.join(KINDS)}")
         return kind
     kinds = {_kind_of_one(pattern) for pattern in patterns}
     if len(kinds) > 1:
@@ -123,17 +110,14 @@ def _kind_of_one(pattern: str) -> str:
 def _kind_by_content(path: str) -> str:
     with reading(path, "a data file"), open_input(path, compression_of(path)) as stream:
         head = stream.read(64)
-    if head[:4] == b"PAR1":
-        return "parquet"
-    if head[:6] == b"ARROW1" or head[:4] == b"\xff\xff\xff\xff":
-        return "ipc"
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        return "json"
+    found = next((name for name, kind in KINDS.items() if kind.starts(head)), None)
+    if found is not None:
+        return found
     if isinstance(path, PipePath) or descriptor_of(path) is not None:
         return "csv"
     raise SourceError(
         f"{path}: what kind of file this is cannot be told from its name or content",
-        hint=f"name the kind: {', '.join(SUFFIXES)}",
+        hint=f"name the kind: {', '.join(KINDS)}",
     )
 
 
@@ -158,19 +142,5 @@ def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known_options(kind: str) -> tuple[str, ...]:
-    match kind:
-        case "parquet":
-            from tsql.backends.io.parquet import source as parquet
-
-            return (*parquet.OPTIONS, SCHEMA)
-        case "csv":
-            from tsql.backends.io.csv import source as csv
-
-            return (*csv.OPTIONS, *FILE_OPTIONS, SCHEMA)
-        case "json":
-            from tsql.backends.io.json import source as json
-
-            return (*json.OPTIONS, *FILE_OPTIONS, SCHEMA)
-    from tsql.backends.io import ipc
-
-    return (*ipc.OPTIONS, *FILE_OPTIONS, SCHEMA)
+    about = KINDS[kind]
+    return (*about.load().OPTIONS, *(FILE_OPTIONS if about.has_file_columns else ()), SCHEMA)

@@ -361,26 +361,26 @@ def same(t: Type, *rest: Type) -> Type:
     return t
 
 
-@aggregate("min", args=("any",), returns=same)
+@aggregate("min", args=("any",), returns=same, ignores_repeats=True)
 class Min(Extreme):
     """min(x)."""
 
 
-@aggregate("max", args=("any",), returns=same)
+@aggregate("max", args=("any",), returns=same, ignores_repeats=True)
 class Max(Extreme):
     """max(x)."""
 
     better = ">="
 
 
-@aggregate("min", args=(Type("VARCHAR"),), returns=same)
-@aggregate("min", args=(Type("BLOB"),), returns=same)
+@aggregate("min", args=(Type("VARCHAR"),), returns=same, ignores_repeats=True)
+@aggregate("min", args=(Type("BLOB"),), returns=same, ignores_repeats=True)
 class MinString(StringExtreme):
     """min(x) of strings."""
 
 
-@aggregate("max", args=(Type("VARCHAR"),), returns=same)
-@aggregate("max", args=(Type("BLOB"),), returns=same)
+@aggregate("max", args=(Type("VARCHAR"),), returns=same, ignores_repeats=True)
+@aggregate("max", args=(Type("BLOB"),), returns=same, ignores_repeats=True)
 class MaxString(StringExtreme):
     """max(x) of strings."""
 
@@ -417,12 +417,12 @@ class Fold(Body):
         self.update(k, state, exported, exported[0].valid)
 
 
-@aggregate("bool_and", "every", args=(BOOLEAN,), returns=BOOLEAN)
+@aggregate("bool_and", "every", args=(BOOLEAN,), returns=BOOLEAN, ignores_repeats=True)
 class BoolAnd(Fold):
     """bool_and(x)."""
 
 
-@aggregate("bool_or", args=(BOOLEAN,), returns=BOOLEAN)
+@aggregate("bool_or", args=(BOOLEAN,), returns=BOOLEAN, ignores_repeats=True)
 class BoolOr(Fold):
     """bool_or(x)."""
 

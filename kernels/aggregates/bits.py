@@ -38,7 +38,7 @@ class BitFold(ValueBody):
         return Datum(self.result, (state.get(0),), state.get(1))
 
 
-@aggregate("bit_and", args=("integer",), returns=same)
+@aggregate("bit_and", args=("integer",), returns=same, ignores_repeats=True)
 class BitAnd(BitFold):
     """The bits that are set in all values."""
 
@@ -48,7 +48,7 @@ class BitAnd(BitFold):
         return a & b
 
 
-@aggregate("bit_or", args=("integer",), returns=same)
+@aggregate("bit_or", args=("integer",), returns=same, ignores_repeats=True)
 class BitOr(BitFold):
     """The bits that are set in any value."""
 

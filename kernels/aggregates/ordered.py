@@ -149,19 +149,19 @@ class Pick(Body):
         return tuple(kept.at for kept in self.kept if kept.type.is_string)
 
 
-@aggregate("first", "first_value", "arbitrary", args=("any",), returns=same, ordered=True)
+@aggregate("first", "first_value", "arbitrary", args=("any",), returns=same, ordered=True, ignores_repeats=True)
 class First(Pick):
     """The value of the first row, NULL or not."""
 
     skips_nulls = False
 
 
-@aggregate("any_value", args=("any",), returns=same, ordered=True)
+@aggregate("any_value", args=("any",), returns=same, ordered=True, ignores_repeats=True)
 class AnyValue(Pick):
     """The first value that is not NULL."""
 
 
-@aggregate("last", "last_value", args=("any",), returns=same, ordered=True)
+@aggregate("last", "last_value", args=("any",), returns=same, ordered=True, ignores_repeats=True)
 class Last(First):
     """The value of the last row, NULL or not."""
 
@@ -172,6 +172,8 @@ class ByExtreme(Pick):
     """The value of the row in which the second argument is smallest or largest; the first such row in the input."""
 
     largest = False
+    wanted: tuple[int, ...] = (0, 1)
+    """The arguments that are not NULL in rows that count; windows ask for it."""
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
@@ -181,12 +183,12 @@ class ByExtreme(Pick):
         return (args[1], *super().ranked_by(args))
 
 
-@aggregate("arg_min", "argmin", "min_by", args=("any", "any"), returns=same, ordered=True)
+@aggregate("arg_min", "argmin", "min_by", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
 class ArgMin(ByExtreme):
     """The first argument where the second is smallest; rows with a NULL in either do not count."""
 
 
-@aggregate("arg_max", "argmax", "max_by", args=("any", "any"), returns=same, ordered=True)
+@aggregate("arg_max", "argmax", "max_by", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
 class ArgMax(ByExtreme):
     """The first argument where the second is largest; rows with a NULL in either do not count."""
 
@@ -197,6 +199,7 @@ class ByExtremeWithNulls(ByExtreme):
     """As its base, but the value may be NULL: only rows in which the second argument is NULL do not count."""
 
     skips_nulls = False
+    wanted = (1,)
 
     def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         if args[1].valid is None:
@@ -206,13 +209,32 @@ class ByExtremeWithNulls(ByExtreme):
             super().update(k, state, args, mask)
 
 
-@aggregate("arg_min_null", args=("any", "any"), returns=same, ordered=True)
+@aggregate("arg_min_null", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
 class ArgMinNull(ByExtremeWithNulls):
     """The first argument, NULL or not, where the second is smallest."""
 
 
-@aggregate("arg_max_null", args=("any", "any"), returns=same, ordered=True)
+@aggregate("arg_max_null", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
 class ArgMaxNull(ByExtremeWithNulls):
     """The first argument, NULL or not, where the second is largest."""
+
+    largest = True
+
+
+class ByExtremeNullsLast(ByExtreme):
+    """As its base, but every row counts: one in which the second argument is NULL only if there is no other."""
+
+    skips_nulls = False
+    wanted = ()
+
+
+@aggregate("arg_min_nulls_last", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
+class ArgMinNullsLast(ByExtremeNullsLast):
+    """The first argument, NULL or not, where the second is smallest, and of the first row where it is always NULL."""
+
+
+@aggregate("arg_max_nulls_last", args=("any", "any"), returns=same, ordered=True, ignores_repeats=True)
+class ArgMaxNullsLast(ByExtremeNullsLast):
+    """The first argument, NULL or not, where the second is largest, and of the first row where it is always NULL."""
 
     largest = True

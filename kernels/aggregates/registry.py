@@ -24,6 +24,7 @@ class AggregateFunction:
     """One overload of an aggregate; `body` is the class with the emission (see kernels/aggregates/base.py).
 
     ordered: the result depends on the order of rows (first, last, string_agg, ..).
+    ignores_repeats: it makes no difference how often a value occurs; DISTINCT is dropped, as DuckDB does.
     constant: argument positions that must be constants; the binder turns them into literals.
     check: f(arguments) -> what is wrong with the constants, or None.
     """
@@ -36,6 +37,7 @@ class AggregateFunction:
     constant: tuple[int, ...] = ()
     ordered: bool = False
     check: Callable[[tuple[Any, ...]], str | None] | None = None
+    ignores_repeats: bool = False
 
     def return_type(self, types: tuple[Type, ...]) -> Type:
         return self.returns(*types) if callable(self.returns) else self.returns
@@ -57,12 +59,16 @@ def aggregate(
     constant: tuple[int, ...] = (),
     ordered: bool = False,
     check: Callable[[tuple[Any, ...]], str | None] | None = None,
+    ignores_repeats: bool = False,
 ) -> Callable[[type[B]], type[B]]:
     """Register an aggregate class under one or more names."""
 
     def register(body: type[B]) -> type[B]:
         for name in names:
-            AGGREGATES.add(AggregateFunction(name, tuple(args), returns, body, variadic, constant, ordered, check))
+            found = AggregateFunction(
+                name, tuple(args), returns, body, variadic, constant, ordered, check, ignores_repeats
+            )
+            AGGREGATES.add(found)
         return body
 
     return register

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tsql.kernels.aggregates.base import AggregateState
 from tsql.kernels.aggregates.bodies import make_body
-from tsql.kernels.aggregates.ordered import ByExtreme, ByExtremeWithNulls, Rank
+from tsql.kernels.aggregates.ordered import ByExtreme, Rank
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum, all_valid, both
@@ -220,7 +220,7 @@ def choice_of(call: WindowCall) -> FoldChoice | None:
     if not isinstance(body, ByExtreme):
         return None
     second = call.args[1]
-    wanted: tuple[Expr, ...] = (second,) if isinstance(body, ByExtremeWithNulls) else (first, second)
+    wanted = tuple(call.args[place] for place in body.wanted)
     return FoldChoice(first, ((second, Rank(second.type, body.largest)), *ordered), wanted=wanted)
 
 

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 SCALARS.fill()
 AGGREGATES.fill()
 
-UNTOUCHED_BY_DISTINCT = {
-    "min", "max", "first", "last", "any_value", "arbitrary", "bool_and", "bool_or", "bit_and", "bit_or", "arg_min",
-    "arg_max", "min_by", "max_by", "argmin", "argmax",
-}  # fmt: skip
-"""Aggregates to which it makes no difference how often a value occurs; DISTINCT is dropped, as DuckDB does."""
 BIT_AGGREGATES = ("bit_and", "bit_or", "bit_xor")
 QUANTILES = ("quantile_cont", "quantile_disc")
 PERCENTILE_RANGE = "PERCENTILEs can only take parameters in the range [0, 1]"
@@ -152,7 +147,6 @@ def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None, 
         inner = binder.without_aggregates("an argument of an aggregate")
     arguments, distinct, ordering = unwrap_arguments(call.expressions)
     name = call.name
-    distinct = distinct and name not in UNTOUCHED_BY_DISTINCT
     if order_node is not None:
         name, arguments, ordering = _ordered_set(binder, name, arguments, order_node, call)
     key = ordering[0] if name in QUANTILES and len(ordering) == 1 and not windowed else None
@@ -174,6 +168,7 @@ def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None, 
     if found is None:
         raise no_match(binder, AGGREGATES, name, args, call)
     function, types = found
+    distinct = distinct and not function.ignores_repeats
     cast = tuple(coerce(arg, dtype) for arg, dtype in zip(args, types, strict=True))
     cast = _literals(binder, function.constant, name, cast, call)
     if key is not None:

@@ -85,7 +85,7 @@ def _rows(node: Node) -> float:
             return rows(node.initial) * cost.ROUNDS
         case Working():
             return cost.WORKING_ROWS
-    return rows(node.inputs[0]) if node.inputs else 1.0
+    return max((rows(i) for i in node.inputs), default=1.0)
 
 
 def groups(keys: list[Expr], node: Node) -> float:

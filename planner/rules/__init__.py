@@ -25,6 +25,7 @@ from tsql.planner.rules.push_join_conditions import push_join_conditions
 from tsql.planner.rules.push_semi_join import push_semi_join
 from tsql.planner.rules.reduce_aggregate import reduce_aggregate
 from tsql.planner.rules.remove_distinct import remove_distinct
+from tsql.planner.rules.remove_idle_sort import remove_idle_sort
 from tsql.planner.rules.remove_trivial_project import remove_trivial_project
 from tsql.planner.rules.remove_unused_join import remove_unused_join
 from tsql.planner.rules.simplify_join import simplify_join
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     fold_constants,
     extract_common_conjuncts,
     split_conjunctions,
+    remove_idle_sort,
     remove_unused_join,
     simplify_join,
     outer_to_inner,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.expr.errors import BindError, PlanError
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal, Outer, SortKey
 from tsql.kernels.expr.schema import Field, Schema
@@ -132,7 +132,8 @@ class Pusher(Binding):
                 return self._full_join(node)
             case Join():
                 return self._left_join(node)
-        raise TypeError(f"a subquery cannot be correlated through {node.describe()}")
+        position = getattr(node, "position", None)
+        raise BindError(f"a subquery cannot be correlated through a {node.describe()}", position=position)
 
     def _is_dependent(self, expr: Expr) -> bool:
         return bool(self.outers(expr))

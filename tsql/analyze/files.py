@@ -8,25 +8,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from tsql.backends.io.open import ALIASES
+from tsql.backends.io.kinds import ALIASES, FILE_FUNCTIONS
 from tsql.kernels.expr.errors import BindError, TsqlError
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import VARCHAR
 from tsql.planner.bind.query_text import QueryText, position_of
 from tsql.planner.bind.syntax_nodes import CallNode
-
-FILE_FUNCTIONS: dict[str, str] = {
-    "read_parquet": "parquet",
-    "parquet_scan": "parquet",
-    "read_csv": "csv",
-    "read_csv_auto": "csv",
-    "read_json": "json",
-    "read_json_auto": "json",
-    "read_ndjson": "json",
-    "read_ndjson_auto": "json",
-    "read_ipc": "ipc",
-    "read_arrow": "ipc",
-}
 
 
 def open_path(

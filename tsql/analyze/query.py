@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from tsql.analyze.files import FILE_FUNCTIONS, look_up, open_function, open_path
+from tsql.analyze.files import look_up, open_function, open_path
 from tsql.analyze.from_ import FromAnalyzer, Joined
 from tsql.analyze.limit import limited
 from tsql.analyze.names.qualified import check_qualified, database_of
@@ -40,6 +40,7 @@ from tsql.analyze.time.misplaced import cut_short
 from tsql.analyze.time.sequenced import sequenced
 from tsql.analyze.time.sets import combined
 from tsql.analyze.time.windows import window_function
+from tsql.backends.io.kinds import FILE_FUNCTIONS
 from tsql.grammar.time.check_parameters import check_parameters
 from tsql.grammar.time.match_nodes import RowMatch
 from tsql.grammar.time.nodes import FUNCTIONS as TIME_FUNCTIONS

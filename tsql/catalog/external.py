@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from tsql.backends.io import Source
+from tsql.backends.io.kinds import KINDS
 from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.schema import Field, Schema
@@ -21,7 +22,6 @@ from tsql.kernels.process.quick_dataclass import dataclass
 if TYPE_CHECKING:
     from tsql.backends.io.watermark import Watermark
 
-CONNECTORS = ("parquet", "csv", "json", "ndjson", "arrow")
 TIMES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
 """Types that a period or an event time may have."""
 
@@ -37,9 +37,7 @@ class Files:
 
     @property
     def connector(self) -> str:
-        from tsql.backends.io.open import ALIASES
-
-        return {kind: name for name, kind in ALIASES.items() if name == "arrow"}.get(self.kind, self.kind)
+        return next(iter(KINDS[self.kind].connectors), self.kind) if self.kind in KINDS else self.kind
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,11 @@ _WORD = re.compile(r"[A-Za-z_][\w]*$")
 
 
 def _functions() -> list[str]:
+    from tsql.backends.io.kinds import FILE_FUNCTIONS
     from tsql.kernels.aggregates.registry import AGGREGATES
     from tsql.kernels.functions.registry import SCALARS
 
-    return [name for name in (*SCALARS.names(), *AGGREGATES.names()) if name.isidentifier()]
+    return [name for name in (*SCALARS.names(), *AGGREGATES.names(), *FILE_FUNCTIONS) if name.isidentifier()]
 
 
 class SqlCompleter(Completer):

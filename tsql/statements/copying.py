@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends.io.files import folder_name
-from tsql.backends.io.open import ALIASES
+from tsql.backends.io.kinds import ALIASES
 from tsql.backends.io.options import check_marks
 from tsql.backends.io.value_text import texts
 from tsql.backends.io.whole_files import whole_folder

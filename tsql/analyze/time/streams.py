@@ -11,11 +11,12 @@ from sqlglot import exp
 from tsql.analyze import kinds as statements
 from tsql.analyze.files import constant
 from tsql.analyze.names.qualified import check_qualified
+from tsql.backends.io.kinds import CONNECTORS
 from tsql.backends.io.pipes import is_fifo
 from tsql.backends.io.watermark import DROP
 from tsql.backends.io.watermark import Watermark as WatermarkRecord
 from tsql.catalog.definition import TableDefinition
-from tsql.catalog.external import CONNECTORS, TIMES, External, Files, checked_period, checked_time, paths_of
+from tsql.catalog.external import TIMES, External, Files, checked_period, checked_time, paths_of
 from tsql.grammar.time.intervals import DAY_US
 from tsql.grammar.time.nodes import CreateStream, Period, StreamOptions, Watermark
 from tsql.kernels.expr.constant import evaluate
