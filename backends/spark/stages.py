@@ -137,7 +137,9 @@ class Stages:
         local: list[Row] = []
         frames: list[DataFrame] = []
         broadcasts: dict[str, Any] = {}
-        shards = 1 if on_driver else max((self.cut.shards(step) for step in steps), default=1)
+        # What is broadcast goes to wherever the other rows are: beside rows in one shard there is one task.
+        spread = [step for step in steps if not isinstance(step, Broadcast)] or steps
+        shards = 1 if on_driver else max((self.cut.shards(step) for step in spread), default=1)
         for step in steps:
             if isinstance(step, Scan):
                 if isinstance(step.source, FrameSource):
