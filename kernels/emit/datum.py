@@ -1,4 +1,4 @@
-"""`Datum`: a SQL value inside a kernel, that is, the registers that hold it and whether it is NULL."""
+"""`Datum`: a SQL value inside a kernel: the registers that hold it, and whether it is NULL."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Datum:
         own = self.type.parts
         if len(own) > 1 or self.range is None:
             return self
-        # In the registers of an unsigned type the value is bits, not a signed number, so the bounds go.
+        # An unsigned value in the registers of its type is bits, not a signed number, so it has no bounds.
         bounds = None if self.type.is_unsigned else self.range
         return replace(self, parts=(self.parts[0].to(own[0]),), range=bounds)
 
@@ -101,7 +101,7 @@ def both(a: Val | None, b: Val | None) -> Val | None: ...
 
 
 def both(a: Val | None, b: Val | None) -> Val | None:
-    """The conjunction of two validities, where None is always true."""
+    """The conjunction of two validities. None means always true."""
     if a is None or b is None:
         return b if a is None else a
     return a & b
@@ -120,7 +120,7 @@ def null(k: Kernel, type: Type) -> Datum:
 
 
 def literal_parts(k: Kernel, type: Type, value: Any) -> tuple[Val, ...]:
-    """Registers with a constant that is baked into the kernel (fixed-width types)."""
+    """Registers that hold a constant baked into the kernel (fixed-width types)."""
     if type.name == "INTERVAL":
         return tuple(k.const(t, v) for t, v in zip(type.parts, value, strict=True))
     return (k.const(type.parts[0], value),)
