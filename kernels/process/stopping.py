@@ -1,4 +1,4 @@
-"""`check()`: whether the query that this thread works for is to end, for code that has no run at hand: analysis, rules,
+"""`check()`: raises if the query of this thread was cancelled, for code without a run at hand: analysis, rules,
 emission, sources.
 
 A thread that works for a run says so (`during`): whoever waits for a result, the thread of the query, and each worker.
@@ -48,7 +48,7 @@ def check() -> None:
 
 
 def current() -> Stoppable | None:
-    """What this thread works for."""
+    """The run that this thread works for."""
     return _own.run
 
 
