@@ -27,11 +27,11 @@ start, cut a search.
 A condition on the match so far (FIRST, LAST of another variable, aggregates) is computed when the row is tried. The
 states that it needs are kept for every row of the path, so going back costs nothing and a step costs the same however
 long the match is. With such conditions nothing is marked before the last of them, since another path may satisfy what
-this one did not. So patterns with many ways to map the same rows cost, in the worst case, time exponential in the length
-of a match. The kernel checks for cancellation while it searches.
+this one did not. So patterns with many ways to map the same rows cost, in the worst case, time exponential in the
+length of a match. The kernel checks for cancellation while it searches.
 
 Live runs (consume, punctuate, state, restore): rows wait by key until a punctuation passes them; their order is then
 final. The search from a start is decided when it ends before the last such row, or when WITHIN does. It then emits,
-moves the start, and frees the rows before it. The state of a key is these rows, the start, the number of matches and the
-row up to which all are covered. The walk here keeps the same between two searches; labels, stack and marks belong to one
-search and are made again."""
+moves the start, and frees the rows before it. The state of a key is these rows, the start, the number of matches and
+the row up to which all are covered. The walk here keeps the same between two searches; labels, stack and marks belong
+to one search and are made again."""
