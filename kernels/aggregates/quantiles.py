@@ -189,7 +189,7 @@ class DiscRecords(RecordList):
         return Datum(self.result, tuple(s.value for s in slots), block != k.null)
 
     def choose(self, k: PipelineKernel, slots: list[Var], count: Val, value: Callable[[Val], tuple[Val, ...]]) -> None:
-        """Set the parts of the result, of so many values; `value` gives one by its place in their order."""
+        """Set the parts of the result for `count` values; `value` gives one by its place in their order."""
         _set_parts(slots, value(disc_index(k, self.fraction(), count)))
 
 

@@ -19,14 +19,13 @@ class Datum:
     """A value of a SQL type.
 
     parts: the registers: one value; (pointer, length in bytes) for VARCHAR and BLOB; (months, days, micros) for
-    INTERVAL. valid: i1, false for NULL; None if it can never be NULL. The parts of a NULL are defined but arbitrary; a
-    NULL
+        INTERVAL.
+    valid: i1, false for NULL; None if it can never be NULL. The parts of a NULL are defined but arbitrary; a NULL
         string is safe to read (its length is that of some readable bytes).
     range: known bounds of an integer, decimal or temporal value. If set, `value` may be in a narrower integer type than
         the SQL type's own; `wide(k)` gives the SQL type's.
     stable: read from memory that we made (a table's blocks, collected rows). The bytes of such a string outlive the
-    query's
-        states, so there is no need to copy it; the range of such a number is a fact, where that of a file is a claim.
+        query's states, so it need not be copied. The range of such a number is a fact, that of a file only a claim.
     """
 
     type: Type

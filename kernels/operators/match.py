@@ -37,7 +37,7 @@ class Told:
             self.single = k.buffer(max(8, self.history.bytes))
 
     def record(self, k: PipelineKernel, depth: Val) -> Val:
-        """The record after so many rows."""
+        """The record after this many rows."""
         return self.single if self.linked is None else k.offset(self.linked.address, depth * self.history.bytes)
 
     def begin_match(self, k: PipelineKernel, rows: Val) -> None:
