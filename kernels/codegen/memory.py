@@ -57,7 +57,7 @@ HOST_SYMBOLS[words.STATE] = STATE
 
 
 def _kept_bytes() -> int:
-    """How many bytes of idle blocks may be kept."""
+    """How many bytes used and idle blocks together may keep."""
     asked = os.environ.get("TSQL_KEEP_MEMORY")
     if asked is not None and asked.isdigit():
         return int(asked)

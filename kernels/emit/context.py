@@ -82,7 +82,7 @@ def take_bytes(k: Kernel, ctx: Val, bytes: Val) -> None:
 
 @routine("status_of_memory", ("ptr", "i64"), "i64")
 def status_of_memory(k: Kernel, ctx: Val, status: Val) -> None:
-    """Keep the status of a kernel; if there is none, set it if the query exceeds its memory limit."""
+    """The given status; if it is 0, whether the query or the worker exceeds its memory limit."""
     used, limit = (k.load("i64", k.load("ptr", k.offset(ctx, word))) for word in (MEMORY, MEMORY_LIMIT))
     taken, full = (k.load("i64", k.offset(ctx, word)) for word in (TAKEN, FULL_AT))
     found = k.select(used > limit, k.i64(STATUS_OUT_OF_MEMORY), k.select(taken > full, k.i64(STATUS_FULL), k.i64(0)))
