@@ -1,1 +1,1 @@
-"""Aggregate functions, one module per group. `registry.AGGREGATES` imports them all when one is looked for."""
+"""Aggregate functions, one module per group. `registry.AGGREGATES` imports them all on the first lookup."""

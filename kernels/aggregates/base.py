@@ -1,8 +1,8 @@
-"""What an aggregate is inside a kernel: a state of a few machine words, and five functions over it.
+"""Aggregates inside a kernel: a state of a few machine words, and five functions over it.
 
 A body is made per use, with the types of its arguments and what is known of them (`AggregateArgument`). The state lives
-in registers (one group), in an array (dense groups) or in a hash table's entry; `AggregateState` hides which. `export`
-gives the state as SQL values, which is what a partial aggregate hands on, and `absorb` takes such values in again."""
+in registers (one group), in an array (dense groups) or in a hash table's entry; `AggregateState` hides which. A partial
+aggregate passes on its state as SQL values (`export`), and `absorb` merges such values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AggregateArgument:
 
     @property
     def literal(self) -> Literal:
-        """The value of an argument that the binder has made sure is constant."""
+        """The value of an argument that the binder has checked to be constant."""
         if self.constant is None:
             raise TypeError("the argument is not constant")
         return self.constant
@@ -86,13 +86,13 @@ class Body:
     """Base of aggregates. Subclasses set `fields` (KIR types of the state) in `__init__` and write the functions below.
 
     decomposable: the state can be exported as SQL values and merged, so partial aggregation is possible. skips_nulls:
-    rows in which an argument is NULL do not count (all aggregates but count(*), first, last and their kin). branchless:
-    `update` takes a mask and needs no branch, so that loops over one group vectorise. family: aggregates of one family
-    over the same arguments have the same state, which is kept once. wants_position: before `update`, `position` is set
-    to the row's position in the input (i64). wants_order: before `update`, `order` is set to the values of the call's
-    ORDER BY keys (`order_keys`). counter: the field that counts the rows which have been taken in, if one does.
-    removable: `remove` takes a row, and `difference` a whole state, out of a state exactly, so that frames and windows
-    can slide (kernels/windows). rows: an upper bound on the rows that any one state can see, or None."""
+    rows with a NULL argument do not count (all aggregates but count(*), first, last and similar ones). branchless:
+    `update` takes a mask and needs no branch, so loops over one group vectorise. family: aggregates of one family over
+    the same arguments share one state. wants_position: before `update`, `position` is set to the row's position in the
+    input (i64). wants_order: before `update`, `order` is set to the values of the call's ORDER BY keys (`order_keys`).
+    counter: the field that counts the rows taken in, if there is one. removable: `remove` takes a row, and `difference`
+    a whole state, out of a state exactly, so frames and windows can slide (kernels/windows). rows: an upper bound on
+    the rows of any one state, or None."""
 
     decomposable = True
     skips_nulls = True
@@ -120,11 +120,11 @@ class Body:
             state.set(index, k.const(t, 0))
 
     def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
-        """Take a row in. If `branchless`, only where `mask` holds (None: always); otherwise the caller has branched."""
+        """Add a row. If `branchless`, only where `mask` holds (None: always); otherwise the caller has branched."""
         raise NotImplementedError
 
     def remove(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
-        """With `removable`: take a row out that was taken in before, where `mask` holds (None: always)."""
+        """With `removable`: remove a row that was added before, where `mask` holds (None: always)."""
         raise NotImplementedError
 
     def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
@@ -140,16 +140,16 @@ class Body:
         raise NotImplementedError
 
     def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
-        """Merge an exported state in."""
+        """Merge an exported state."""
         raise NotImplementedError
 
     def difference(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
-        """With `removable`: take the rows of an exported state out that were taken in before."""
+        """With `removable`: remove the rows of an exported state that were added before."""
         raise NotImplementedError
 
     def compact(self) -> Body:
-        """The same aggregate with a smaller state, for states that no other aggregate shares and no row is taken out
-        of; itself if there is none."""
+        """The same aggregate with a smaller state, for states that no other aggregate shares and from which no row is
+        removed; itself if there is none."""
         return self
 
     def release(self) -> tuple[int, ...]:
@@ -158,7 +158,7 @@ class Body:
 
 
 class ValueBody(Body):
-    """An aggregate whose state is a value of the result's type, and which takes such values in as it takes rows."""
+    """An aggregate whose state is a value of the result's type, and which absorbs such values as it adds rows."""
 
     def exported(self) -> tuple[Type, ...]:
         return (self.result,)

@@ -61,7 +61,7 @@ def sum_type(t: Type) -> Type:
 
 
 def greatest_sum(input: AggregateArgument, rows: int | None) -> int:
-    """No exact sum is further from 0: the bounds of the argument times the number of rows."""
+    """An upper bound of the absolute value of an exact sum: the argument's bounds times the number of rows."""
     if rows is None:
         return 2**127
     bounds = input.range if input.range is not None else (0, 1) if input.type == BOOLEAN else input.type.bounds
@@ -71,9 +71,9 @@ def greatest_sum(input: AggregateArgument, rows: int | None) -> int:
 class ExactSum(Body):
     """The sum of integers or decimals, with the number of rows (an empty sum is NULL).
 
-    A sum of 128-bit values that may leave 128 bits has a third field: how often it has done so, upwards less downwards.
-    A sum that comes back into its range is what it is, in whatever order rows and states are added, and rows can be
-    taken out of it."""
+    A sum of 128-bit values that may overflow has a third field: the net number of overflows (upwards minus downwards).
+    So a sum that returns into its range is correct in whatever order rows and states are added, and rows can be
+    removed."""
 
     branchless = True
     counter = 1
@@ -135,7 +135,7 @@ class ExactSum(Body):
         )
 
     def exported(self) -> tuple[Type, ...]:
-        # The same for all bounds of a type: the kernels that export and absorb a state may know different ones.
+        # The same for all bounds of a type: the kernels that export and absorb a state may know different bounds.
         return (self._total(), BIGINT, BIGINT) if self._is_wide() else (self._total(), BIGINT)
 
     def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
@@ -165,9 +165,9 @@ BIAS = 2**62
 
 
 class OneWordSum(ExactSum):
-    """A sum without the number of its rows: 0 before the first one, and from then on the sum plus BIAS. An array of
-    sums that is larger than the caches costs half as many lines of them. What it exports counts states instead of rows,
-    and tells none from some as well."""
+    """A sum without its number of rows: 0 before the first one, then the sum plus BIAS. An array of sums that exceeds
+    the caches uses half as many cache lines. It exports a count of states instead of rows, which also tells empty from
+    non-empty."""
 
     fields = ("i64",)
     counter = 0
@@ -183,7 +183,7 @@ class OneWordSum(ExactSum):
 
     def _take(self, k: PipelineKernel, state: AggregateState, value: Val, mask: Val | None) -> None:
         word = state.get(0)
-        # A processor would have to guess which groups are new, if it was asked to choose.
+        # Arithmetic instead of a choice: the processor would have to guess which groups are new.
         begun = (
             word | BIAS
             if self.inputs[0].range is not None and self.inputs[0].range[0] >= 0
@@ -312,7 +312,7 @@ class Extreme(ValueBody):
 
 
 class StringExtreme(Body):
-    """min or max of strings: the bytes are kept in memory of the state's own, which grows as needed."""
+    """min or max of strings: the bytes are kept in memory owned by the state, which grows as needed."""
 
     fields = ("ptr", "i64", "i64", "i1")
     better = "<"

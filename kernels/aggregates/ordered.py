@@ -18,7 +18,7 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 
 class Kept:
-    """A value in the fields of a state from `at`: its parts (a capacity behind those of a string) and whether it is not
+    """A value in the fields of a state from `at`: its parts (for a string also a capacity) and whether it is not
     NULL."""
 
     def __init__(self, type: Type, at: int):
@@ -56,8 +56,8 @@ class Pick(Body):
 
     wants_position = True
     last = False
-    """The last position is the best; an ORDER BY is turned round instead, and of its ties the first is taken, as DuckDB
-    does."""
+    """The last position is the best. An ORDER BY is reversed instead, and its ties go to the first row, as in
+    DuckDB."""
 
     @property
     def wants_order(self) -> bool:
@@ -79,7 +79,7 @@ class Pick(Body):
             at = kept[-1].end
         return kept
 
-    # Computed: the keys of the order are known after the body is made.
+    # Computed: the order keys are known only after the body is made.
     @property
     def fields(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("i1", "i64", *(f for kept in self.kept for f in kept.fields))

@@ -1,8 +1,8 @@
 """median, quantile_cont, quantile_disc, approx_quantile, mad: aggregates that keep all values of a group.
 
-Numbers and times are kept as integers of the same order (floats by `select.sortable`), so that one selection routine
-does for all; strings and intervals are kept as records and sorted. A negative fraction counts from the greatest value,
-as in DuckDB."""
+Numbers and times are kept as integers of the same order (floats by `select.sortable`), so one selection routine serves
+all; strings and intervals are kept as records and sorted. A negative fraction counts from the greatest value, as in
+DuckDB."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ class Words(Body):
         raise NotImplementedError
 
     def nth(self, k: PipelineKernel, words: Val, count: Val, index: Val) -> Val:
-        """The index-th smallest of the words; what is behind it is not less."""
+        """The index-th smallest of the words; no word after it is less."""
         if self.ranked is not None:
             return self.word(k, self.ranked(k, index))
         return select_nth(k, words, count, index, self.machine)
 
     def following(self, k: PipelineKernel, words: Val, count: Val, index: Val) -> Val:
-        """The word behind the index-th, which `nth` has just found."""
+        """The word after the index-th, which `nth` has just found."""
         if self.ranked is not None:
             return self.word(k, self.ranked(k, index + 1))
         return least(k, words, index + 1, count, self.machine)
@@ -189,7 +189,7 @@ class DiscRecords(RecordList):
         return Datum(self.result, tuple(s.value for s in slots), block != k.null)
 
     def choose(self, k: PipelineKernel, slots: list[Var], count: Val, value: Callable[[Val], tuple[Val, ...]]) -> None:
-        """Set the parts of the result, of so many values; `value` gives one by its place in their order."""
+        """Set the parts of the result for `count` values; `value` gives one by its place in their order."""
         _set_parts(slots, value(disc_index(k, self.fraction(), count)))
 
 
@@ -273,7 +273,7 @@ class Continuous(Words):
         """The quantile as a value of type `t`."""
         place, descending = self.place(k, fraction, count)
         if descending:
-            # Counted from the other end the lower neighbour is the greater value: its distance is turned round.
+            # Counted from the other end, the lower neighbour is the greater value: the distance is reversed.
             from_top = k.unary("floor", place)
             step = place - from_top
             top = (count - 1).to("f64") - from_top
@@ -296,7 +296,7 @@ class Continuous(Words):
         if t.is_decimal and self.machine == "i128":
             moved = low + self._inside(k, k.unary("truncate", (high - low).to("f64") * step))
             value = k.select(k.overflows("sub", high, low), value, moved)
-        # Between two infinite times is the same; as doubles they would be out of range.
+        # Between two equal infinite times is the same time; as doubles they would be out of range.
         return k.select((step == 0.0) | (low == high), low, value).to(t.parts[0])
 
     def _inside(self, k: PipelineKernel, x: Val) -> Val:

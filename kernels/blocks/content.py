@@ -1,9 +1,8 @@
-"""The bytes of a file of columns: read into memory, so that nobody can change them any more, or mapped where they are
-too many.
+"""The bytes of a column file: read into memory, so that nobody can change them, or mapped if there are too many.
 
-A mapped file that another process truncates ends this one with SIGBUS, and one that is overwritten gives other values
-than the checksum was made of. So files are read, up to `HELD` bytes in the whole process; behind that limit they are
-mapped, and each query looks first whether a file of its tables has changed (`check`)."""
+If another process truncates a mapped file, this one ends with SIGBUS; if it overwrites the file, the values no longer
+match the checksum. So files are read, up to `HELD` bytes in the whole process. Above that limit they are mapped, and
+each query first checks whether a file of its tables has changed (`check`)."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class Held:
         self._lock = forks.rlock()
 
     def take(self, bytes: int) -> bool:
-        """Count so many more, unless they are too many."""
+        """Count this many more bytes, unless that exceeds the limit."""
         with self._lock:
             fits = self.bytes + bytes <= self.most
             self.bytes += bytes if fits else 0
@@ -42,7 +41,7 @@ HELD = Held(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 
 
 class Content:
-    """An open file. Its content stays readable although the file is removed."""
+    """An open file. Its content stays readable after the file is removed."""
 
     def __init__(self, path: Path):
         self.name = path.name
@@ -92,7 +91,7 @@ class Content:
         return self._memory
 
     def check(self) -> None:
-        """Refuse a file that has changed since it was opened."""
+        """Raise if the file has changed since it was opened."""
         if self._look() != self._print:
             raise StorageError(
                 f"{self.name} was changed while the database was open", hint="restore the database from a copy"
@@ -103,5 +102,5 @@ _mapped: weakref.WeakSet[Content] = weakref.WeakSet()
 
 
 def any_is_mapped() -> bool:
-    """Whether the limit for reading was ever reached, and `check` has something to look at."""
+    """Whether the read limit was ever reached, so that `check` has files to check."""
     return bool(_mapped)

@@ -47,8 +47,8 @@ class BlockColumn:
 
     @property
     def is_sorted(self) -> bool:
-        """Whether no value is smaller than the one before it, and none is NULL. Zone maps answer for most columns, and
-        for the others most of the time the first block does: all rows at once would take a byte for each."""
+        """Whether no value is smaller than the previous one, and none is NULL. Zone maps answer this for most columns,
+        and the first block for most of the others: checking all rows at once would take a byte for each."""
         if (
             self.lows is None
             or self.highs is None
@@ -208,7 +208,7 @@ def _distinct(values: np.ndarray, low: int, span: int) -> int:
 
 
 def _estimate(distinct: int, sample: int, rows: int) -> int:
-    """Distinct values of all rows from those of a sample: few repeats in the sample mean that new rows bring new
+    """Estimate the distinct values of all rows from a sample: few repeats in the sample mean that new rows bring new
     values."""
     if sample == 0:
         return 0

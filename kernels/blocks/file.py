@@ -93,8 +93,8 @@ def _value(data: Any) -> Any:
 
 
 class ColumnFile:
-    """A file of columns. Each buffer is read into memory, or mapped if too much is held already, when it is first
-    needed. `share` gives one dictionary to all columns that have equal ones."""
+    """A file of columns. Each buffer is read into memory on first use, or mapped if too much is held already. `share`
+    gives one dictionary to all columns with equal ones."""
 
     def __init__(self, path: Path, share: Callable[[Any, Callable[[], Dictionary]], Dictionary] | None = None):
         self.path = path
@@ -108,7 +108,7 @@ class ColumnFile:
             self._content = self._open()
 
     def check(self) -> None:
-        """Refuse a mapped file that has changed since."""
+        """Raise if a mapped file has changed since."""
         if self._content is not None and self._content.is_mapped:
             self._content.check()
 

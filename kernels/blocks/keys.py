@@ -1,9 +1,9 @@
-"""Keys of stored tables: which rows have these values? PRIMARY KEY, UNIQUE and ON CONFLICT ask.
+"""Keys of stored tables: which rows have these values? Used by PRIMARY KEY, UNIQUE and ON CONFLICT.
 
-A key is an int64 where one column of at most 64 bits makes it, and bytes otherwise. Each piece of a table sorts its
-keys when it is first asked and keeps them; pieces are immutable, so an insert only ever sorts what is new. Rows with a
-NULL among their key columns have no key: they equal nothing. Where NULLs are not distinct (UNIQUE NULLS NOT DISTINCT),
-a NULL is a value like any other, and every row has a key."""
+A key is an int64 if it is one column of at most 64 bits, and bytes otherwise. Each piece of a table sorts its keys on
+first use and keeps them. Pieces are immutable, so an insert only sorts what is new. Rows with a NULL in a key column
+have no key: they equal nothing. If NULLs are not distinct (UNIQUE NULLS NOT DISTINCT), NULL is a value like any other,
+and every row has a key."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tsql.kernels.expr.types import Type
 from tsql.kernels.process.arrow_compute import pc
 
 FEW_KEYS = 64
-"""So many keys are looked up one by one; more are compared with all keys of a piece at once."""
+"""Up to this many keys are looked up one by one; more are compared with all keys of a piece at once."""
 
 Keys: TypeAlias = "np.ndarray | pa.Array"
 
 
 class KeyColumn:
-    """The keys of some rows: `keys` of those that have one, and at which row each is. nulls_equal: NULLs are values."""
+    """The keys of some rows: `keys` of those that have one, and the row of each. nulls_equal: NULLs are values."""
 
     def __init__(self, types: tuple[Type, ...], columns: list[pa.ChunkedArray], nulls_equal: bool = False):
         self.nulls_equal = nulls_equal

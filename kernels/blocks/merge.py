@@ -1,4 +1,4 @@
-"""What is known of a table from what is known of its pieces; `StoredTable` asks for it."""
+"""Combines the statistics of a table's pieces; used by `StoredTable`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def merged_statistics(t: Type, pieces: list[tuple[int, ColumnStatistics]]) -> Co
     Bounds hold for all rows, or are unknown. The number of distinct values adds up where most values of a piece are its
     own (a key), and is that of the richest piece otherwise (a category), which is an estimate."""
     nulls = sum(min(rows, s.nulls or 0) for rows, s in pieces)
-    # A piece may be a part of what was counted, so its NULLs are at most `nulls`: only `distinct` tells that it has no
+    # A piece may be a part of what was counted, so it has at most `nulls` NULLs: only `distinct` tells that it has no
     # values.
     known = [(rows, s) for rows, s in pieces if rows and s.distinct != 0]
     if not known:

@@ -1,8 +1,7 @@
-"""Encodes rows that join a table: in the encoding that the table's column has, where they fit it, so that kernels are
-shared.
+"""Encodes rows that join a table: in the encoding of the table's column if they fit, so that kernels are shared.
 
-`encode_like` is called for appended, updated and merged rows; `plain` makes the column of a tail, whose memory is
-Arrow's own."""
+`encode_like` encodes appended, updated and merged rows; `plain` makes the column of a tail, whose memory is Arrow's
+own."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from tsql.kernels.process.arrow_compute import pc
 
 
 class PlainColumn(BlockColumn):
-    """Arrow memory as it is; what is known of its values is computed when somebody asks."""
+    """Unencoded Arrow memory. Its statistics are computed on first use."""
 
     def __init__(self, name: str, t: Type, array: pa.Array):
         self.source = SourceColumn(name, t, arrow_layout(t, array.type, array.null_count > 0))
@@ -72,7 +71,7 @@ def column_statistics(t: Type, array: pa.Array) -> ColumnStatistics:
 
 
 def encode_like(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn:
-    """The column in the encoding of another one, or, where that cannot hold its values, in one that holds both."""
+    """The column in the encoding of another one or, if that cannot hold its values, in one that holds both."""
     return (None if isinstance(like, PlainColumn) else encode_fitting(like, column)) or _wider(like, column)
 
 
@@ -130,7 +129,7 @@ def _like_integers(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn | 
 
 
 def _wider(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn:
-    """An encoding of its own that the values of the other column would fit as well, so that the next rows find it."""
+    """A new encoding that also holds the values of the other column, so that the next rows fit it."""
     name, t, known = like.source.name, like.source.type, like.statistics
     if isinstance(like, PlainColumn):
         return encode(name, t, column)

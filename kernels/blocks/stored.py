@@ -1,9 +1,9 @@
-"""`StoredTable`: one version of a table that can change. Every change makes another version; readers keep theirs.
+"""`StoredTable`: one version of a table that can change. Every change makes a new version; readers keep theirs.
 
-A version is a list of extents, each a `BlockTable` with one encoding per column: first the encoded ones, in blocks of
-65,536 rows, then the tail, small pieces of plain Arrow memory that wait until there are enough rows for a block.
+A version is a list of extents, each a `BlockTable` with one encoding per column. First come the encoded ones, in blocks
+of 65,536 rows; then the tail, small pieces of plain Arrow memory that wait until there are enough rows for a block.
 Versions share the extents that a change has not touched. Pieces of similar size are merged as they come, like the
-digits of a counter, so that ten thousand inserts of a row leave a dozen pieces and cost a few microseconds each."""
+digits of a counter: ten thousand single-row inserts leave a dozen pieces and cost a few microseconds each."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ from tsql.kernels.expr.statistics import ColumnStatistics, Statistics
 from tsql.kernels.expr.types import BIGINT
 
 MERGED_ROWS = 64 * BLOCK_ROWS
-"""Encoded extents are merged with their neighbours up to this size; a larger one is never written again by an
-insert."""
+"""Encoded extents are merged with their neighbours up to this size. An insert never rewrites a larger one."""
 
 PLACE = "#place"
 """The column of `WithPlaces`: the place of each row in its version."""
@@ -40,7 +39,7 @@ Part = tuple[tuple[SourceColumn, ...], Morsels]
 
 
 class StoredTable(BlockTable):
-    """A version of a table. `fields` are its columns without regard to what is stored in them."""
+    """A version of a table. `fields` are its columns, independent of what is stored in them."""
 
     def __init__(self, fields: Schema, extents: Iterable[BlockTable] = (), tail: Iterable[BlockTable] = ()):
         self.fields = Schema(tuple(Field(f.name, f.type) for f in fields))
@@ -51,7 +50,7 @@ class StoredTable(BlockTable):
 
     @staticmethod
     def of_batches(fields: Schema, batches: Iterable[pa.RecordBatch]) -> StoredTable:
-        """A table of these rows, encoded as well as can be."""
+        """A table of these rows, in the best encoding."""
         table = BlockTable.from_batches(fields, batches)
         return StoredTable(fields, (table,) if table.rows else ())
 
@@ -107,7 +106,7 @@ class StoredTable(BlockTable):
         return found
 
     def check_files(self) -> None:
-        """Refuse to be read if a mapped file of a column has changed."""
+        """Raise if a mapped file of a column has changed."""
         for piece in self.pieces:
             for column in piece.columns.values():
                 if isinstance(column, FileColumn):
@@ -119,7 +118,7 @@ class StoredTable(BlockTable):
         return first is not None and all(piece.columns[name].source.dictionary is first for piece in self.pieces)
 
     def _source(self, source: SourceColumn, shared: bool) -> SourceColumn:
-        """A piece's column as part of the table: kernels of all layouts must agree on what they know of the values."""
+        """A piece's column as part of the table: kernels of all layouts must have the same knowledge of the values."""
         known, t = self._statistics.columns[source.name], source.type
         bounds = None
         if t.is_integer or t.is_decimal or t.is_temporal:
@@ -128,13 +127,13 @@ class StoredTable(BlockTable):
         return replace(source, layout=layout, range=bounds, dictionary=source.dictionary if shared else None)
 
     def is_sorted(self, name: str) -> bool:
-        """Whether the values of a column never fall from one row to the next, and are never NULL."""
+        """Whether the values of a column never decrease and are never NULL."""
         return len(self.pieces) == 1 and name in self.pieces[0].sorted_columns
 
     def ranges(
         self, names: tuple[str, ...], by: str, number: int, where: Expr | None = None, batch_rows: int = 0
     ) -> tuple[tuple[SourceColumn, ...], list[Morsels]]:
-        """The rows that may match in so many parts of about equal size, cut where the value of a sorted column
+        """The rows that may match in `number` parts of about equal size, cut where the value of a sorted column
         changes."""
         key = (tuple(names), where, batch_rows, by, number)
         known = self._morsels.get(key)
@@ -153,7 +152,7 @@ class StoredTable(BlockTable):
         self, morsels: Morsels, piece: BlockTable, names: tuple[str, ...], before: int, where: Expr | None,
         batch_rows: int, shared: Mapping[str, bool], within: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
-        """Add the blocks of a piece that may match; of those that are not all `within` a range of rows, what is."""
+        """Add the blocks of a piece that may match; blocks that are partly `within` a range of rows are cut to it."""
         low, high = within or (0, piece.rows)
         possible = np.flatnonzero(possible_blocks(where, piece.columns, -(-piece.rows // BLOCK_ROWS)))
         chosen = [
@@ -302,8 +301,8 @@ class StoredTable(BlockTable):
                         t.to_arrow(),
                     )
                     mixed = pa.chunked_array([one(both).take(pa.array(order))])
-                    # Of values that do not fit there is one layout only, the plain one: each further layout is a kernel
-                    # more.
+                    # Values that do not fit always get the same, plain layout: each further layout needs another
+                    # kernel.
                     fitting = None if plainly else encode_fitting(part.columns[name], mixed)
                     columns[name] = plain(name, t, one(mixed)) if fitting is None else fitting
                 part = BlockTable(self.fields, rows, columns)

@@ -20,7 +20,7 @@ from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.statistics import Statistics
 
 KEPT_MORSELS = 64
-"""Records of so many scans are kept with the table: making them costs more than a short query does."""
+"""The morsel records of this many scans are kept with the table: making them costs more than a short query."""
 
 
 class BlockTable:
@@ -87,7 +87,7 @@ class BlockTable:
 
     @cached_property
     def sorted_columns(self) -> frozenset[str]:
-        """The columns whose values never fall from one row to the next, and are never NULL."""
+        """The columns whose values never decrease and are never NULL."""
         return frozenset(name for name, column in self.columns.items() if column.is_sorted)
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -1,5 +1,5 @@
-"""Zone maps: which blocks of a table can hold rows that satisfy a filter. Only ever rules blocks out that cannot
-match."""
+"""Zone maps: which blocks of a table can hold rows that satisfy a filter. Only blocks that cannot match are ruled
+out."""
 
 from __future__ import annotations
 

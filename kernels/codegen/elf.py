@@ -1,9 +1,8 @@
-"""Looks whether bytes are object code as LLVM emits it, before its linker sees them: that one ends the process where
-they are not.
+"""Checks that bytes are object code as LLVM emits it, before LLVM's linker sees them: on other bytes the linker ends
+the process.
 
-An object is an ELF file to be linked: sections, symbols that lie in them, and relocations, each of which changes a few
-bytes of a section. Everything must lie within the file and within its section. What the instructions do cannot be
-looked at.
+An object is a relocatable ELF file: sections, symbols in them, and relocations that each change a few bytes of a
+section. Everything must lie within the file and within its section. The instructions themselves cannot be checked.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ MACHINE = MACHINES.get(os.uname().machine)
 RELOCATIONS = (
     {1: 8, 2: 4, 4: 4, 9: 4, 10: 4, 11: 4, 24: 8, 25: 8, 27: 8, 29: 8, 41: 4, 42: 4} if MACHINE == 62 else None
 )
-"""The kinds of relocations that the linker of this machine knows, and how many bytes each changes; None where nobody
-has listed them."""
+"""The relocation kinds that this machine's linker knows, and how many bytes each changes; None if they are not
+listed."""
 
 DATA, SYMBOLS, STRINGS, RELOCATED, NO_BYTES, UNWINDING, ADDRESS_TAKEN = 1, 2, 3, 4, 8, 0x70000001, 0x6FFF4C03
 KINDS = frozenset((0, DATA, SYMBOLS, STRINGS, RELOCATED, NO_BYTES, UNWINDING, ADDRESS_TAKEN))
 WITHOUT_CONTENT = frozenset((0, NO_BYTES))
 HOLDING = frozenset((DATA, NO_BYTES, UNWINDING))
-"""Sections that symbols are in."""
+"""Sections that symbols may be in."""
 SOURCE, NO_SECTION = 4, 0xFFF1
-"""The kind of the symbol that names the source, and the number that it has in place of a section. LLVM's linker does
-not have the kinds that come after it, such as symbols of which each thread has its own."""
+"""The kind of the symbol that names the source file, and its number in place of a section. LLVM's linker does not
+support later kinds, such as thread-local symbols."""
 LOADED = 2
-"""The flag of a section that is in memory when the code runs."""
+"""The flag of a section that is loaded into memory."""
 UNKNOWN_FLAGS = ~0x90000277
-"""Sections of threads, compressed ones, and what is not defined."""
+"""Flags of thread-local and compressed sections, and undefined flags."""
 MOST_BYTES, ALIGNMENTS = 1 << 30, frozenset((0, *(1 << shift for shift in range(13))))
 
 
 class DamagedObject(ValueError):
-    """The bytes are not those of object code."""
+    """The bytes are not object code."""
 
 
 def check_object(code: bytes) -> None:
@@ -97,7 +96,7 @@ def _sections(code: bytes) -> list[tuple[int, ...]]:
 
 
 def _symbols(code: bytes, sections: list[tuple[int, ...]], table: tuple[int, ...]) -> list[int]:
-    """The kinds of the symbols, each of which is in a section, or elsewhere."""
+    """The kinds of the symbols, after checking that each is in a section or external."""
     _, _, _, _, start, size, link, local, _, entry = table
     if entry != SYMBOL.size or size % entry or local > size // entry:
         raise DamagedObject("symbols of another size")
@@ -126,7 +125,7 @@ def _check_relocations(table: bytes, symbols: list[int], room: int) -> None:
 
 
 def _names_bytes(code: bytes, section: tuple[int, ...]) -> int:
-    """The size of a section of names, each of which ends within it."""
+    """The size of a section of names, after checking that each name ends within it."""
     _, kind, _, _, start, size, _, _, _, _ = section
     if kind != STRINGS or not 0 < start + size <= len(code) or not size or code[start + size - 1]:
         raise DamagedObject("names without an end")

@@ -1,8 +1,9 @@
-"""What of the host kernels use by name. `make_room(ctx)` is called when what their sink has collected should go
-elsewhere.
+"""Symbols of the host that kernels use by name. They call `make_room(ctx)` when their sink's collected rows should be
+moved elsewhere.
 
-A kernel runs without the interpreter lock; the call takes it. The host says by the address of the context what is to be
-done (`rooms`), and must not raise: a failure is kept with the context, and the kernel is stopped like a cancelled one.
+A kernel runs without the interpreter lock; the call takes it. The host registers what to do by the address of the
+context (`rooms`). The callback must not raise: a failure is kept with the context, and the kernel stops as if it was
+cancelled.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import ctypes
 from collections.abc import Callable
 
 rooms: dict[int, Callable[[], None]] = {}
-"""What makes room for the kernel with a context at this address."""
+"""Callbacks that make room, by the address of the kernel's context."""
 
 
 def _make_room(ctx: int) -> None:

@@ -23,7 +23,7 @@ Frame = list[Any]
 Step = Callable[[Frame], Any]
 
 BREAK = object()
-"""What a block returns when a `break_if` fired; a tuple means `ret`."""
+"""Returned by a block when a `break_if` fired; a tuple means `ret`."""
 
 _C: dict[str, type[ctypes._SimpleCData[Any]]] = {
     "i1": ctypes.c_uint8,
@@ -41,11 +41,11 @@ _ATOMIC = forks.lock()
 
 
 class UndefinedBehaviour(Exception):
-    """The kernel did what the compiled code must never do."""
+    """The kernel did something that compiled code must never do."""
 
 
 def wrap(value: int, bits: int) -> int:
-    """The signed number that `bits` bits of `value` stand for."""
+    """The signed number that the low `bits` bits of `value` represent."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if bits > 1 and value >> (bits - 1) else value
 
@@ -169,8 +169,8 @@ def _float_to_int(value: float, bits: int) -> int:
 def _int_to_float(value: int, type: str) -> float:
     if type == "f64":
         return float(value)
-    # One rounding only: 26 bits, the last of them set if anything below was, are exact in a double and round as all
-    # bits would.
+    # Round once only: 26 bits, the last of them set if any bit below was, are exact in a double and round as all bits
+    # would.
     size = abs(value)
     shift = max(0, size.bit_length() - 26)
     top = size >> shift
@@ -247,14 +247,14 @@ def _extern(name: str) -> Callable[..., Any]:
 
 
 class TooLong(Exception):
-    """The loops of a function have gone round more often than allowed."""
+    """The loops of a function have run more rounds than allowed."""
 
 
 class Interpreter:
     """Runs the functions of one module: `Interpreter(module)("main", ctx, morsels, count)`."""
 
     def __init__(self, module: Module, turns: int | None = None):
-        """With `turns`, loops together may go round so many times before TooLong is raised."""
+        """With `turns`, TooLong is raised after this many rounds of all loops together."""
         self.module = module
         self.turns = turns
         self._compiled: dict[str, tuple[int, list[Step]]] = {}

@@ -69,7 +69,7 @@ kernels use it as (buffer, size, "%.*g", digits, value)."""
 
 @dataclass(slots=True)
 class Op:
-    """One operation: `dst` is the number of the value it defines, `attr` a constant or a callee, `blocks` nested
+    """One operation. `dst`: the number of the value it defines. `attr`: a constant or a callee. `blocks`: nested
     code."""
 
     name: str
@@ -92,7 +92,7 @@ class KirFunction:
     printed: str | None = field(default=None, compare=False, repr=False)
 
     def freeze(self) -> None:
-        """Keep the text: nothing will be appended any more."""
+        """Keep the text. Nothing may be appended afterwards."""
         self.printed = print_function(self)
 
     def text(self) -> str:

@@ -14,13 +14,13 @@ from tsql.kernels.codegen.kir import BYTES, EXTERNS, FLOATS, INTEGERS, KirFuncti
 from tsql.kernels.codegen.passes import PURE, prune
 
 ADDITIVE = frozenset(("add", "sub", "or", "xor", "shl", "shr", "ushr"))
-"""Ops of integers that zero on their right leaves without effect."""
+"""Integer ops that do nothing if the right side is zero."""
 FOLDED: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
 }
-"""Ops that are computed at once where both sides are constants; `const` wraps the result as the op would."""
+"""Ops that are folded if both sides are constants; `const` wraps the result as the op would."""
 
 
 class Val:
@@ -199,7 +199,7 @@ class Var:
 
 
 class OpenBlock:
-    """What a `with` enters: ops go to the block until it is left. `when` is the op that `otherwise` may follow then."""
+    """A block entered by `with`: ops go to it until it is left. `when` is the op that `otherwise` may follow then."""
 
     __slots__ = ("block", "k", "when")
 
@@ -264,8 +264,7 @@ class Kernel:
         self._last_when: Op | None = None
         self._constants: dict[int, Any] = {}
         self._pure: dict[tuple[Any, ...], tuple[Val, object]] = {}
-        """Values that depend on nothing but their arguments, by their operation, and the block that each was made
-        in."""
+        """Values that depend only on their arguments, by operation, each with the block that it was made in."""
 
     @overload
     def emit(self, name: str, type: str, *args: Val, attr: Any = None, blocks: tuple[list[Op], ...] = ()) -> Val: ...
@@ -279,9 +278,9 @@ class Kernel:
     ) -> Any: ...
 
     def emit(self, name: str, type: str | None, *args: Val, attr: Any = None, blocks: tuple[list[Op], ...] = ()) -> Any:
-        """Append an op; returns its value if it has a type. What was computed before in a block that is still open is
-        not computed again: operators ask for the same addresses and conditions many times, and every op has its price
-        until LLVM is done with it."""
+        """Append an op; returns its value if it has a type. A pure op that was already computed in a block that is
+        still open is reused: operators ask for the same addresses and conditions many times, and each op costs time in
+        every later stage."""
         ids = tuple([a.id for a in args if a.k is self])
         if len(ids) != len(args):
             raise ValueError(f"{name}: a value of another function")
@@ -305,7 +304,7 @@ class Kernel:
         return made
 
     def _neutral(self, name: str, args: tuple[Val, ...]) -> Val | None:
-        """The value of an op of two integers that changes nothing, or is one of constants; None for others."""
+        """The value of an integer op that changes nothing or whose arguments are constants; None for others."""
         by = self._constants.get(args[1].id)
         if by is None:
             first = self._constants.get(args[0].id)
@@ -326,7 +325,7 @@ class Kernel:
 
     def const(self, type: str, value: Any) -> Val:
         """A constant; each is emitted once, at the head of the function."""
-        # 0.0 and -0.0 are equal, and two constants.
+        # 0.0 and -0.0 compare equal, but are two constants.
         key = (type, value if value.__class__ is int else repr(value))
         found = self._consts.get(key)
         if found is None:
@@ -421,7 +420,7 @@ class Kernel:
         self.emit("store", None, self.element(value.type, pointer, index), value)
 
     def prefetch(self, pointer: Val) -> None:
-        """Have the memory at an address, which may be any, on its way to the caches; nothing is read."""
+        """Prefetch the memory at an address, which may be invalid. Nothing is read."""
         self.emit("prefetch", None, pointer)
 
     def load_bit(self, bitmap: Val, index: Val) -> Val:
@@ -487,7 +486,7 @@ class Kernel:
         otherwise: Callable[[], tuple[Val, ...]],
         types: tuple[str, ...],
     ) -> tuple[Val, ...]:
-        """The values of one of two branches, of which only the taken one runs."""
+        """The values of one of two branches. Only the taken one runs."""
         slots = [self.var(self.const(t, 0)) for t in types]
         with self.when(cond):
             for slot, v in zip(slots, then(), strict=True):
@@ -498,7 +497,7 @@ class Kernel:
         return tuple(slot.value for slot in slots)
 
     def finish(self) -> KirFunction:
-        """Put the constants at the head, and leave out what is not used; call once, when the function is complete."""
+        """Put the constants at the head and drop unused ops. Call once, when the function is complete."""
         self.function.body[:0] = self._head
         self._head = []
         prune(self.function)
@@ -506,8 +505,8 @@ class Kernel:
         return self.function
 
     def forget(self) -> None:
-        """Let go of what only emission needs. Values and their kernel know each other, so that all of it would wait for
-        the garbage collector otherwise, which would look at thousands of objects for each kernel."""
+        """Release what only emission needs. Values and their kernel reference each other, so otherwise the garbage
+        collector would have to visit thousands of objects for each kernel."""
         for known in (self._consts, self._constants, self._pure):
             known.clear()
         self.params = ()
@@ -516,10 +515,10 @@ class Kernel:
 def routine(
     name: str, params: tuple[str, ...], returns: str | None
 ) -> Callable[[Callable[..., None]], Callable[..., Any]]:
-    """A function written once in the kernel language, emitted once per module, and called like `name(k, a, b)`.
+    """A function written once in the kernel language, emitted once per module, and called as `name(k, a, b)`.
 
-    The body receives its own `k` and its parameters, and returns by `k.ret(value)`. It is run once in the process: the
-    function that it emits, and those that it calls, are shared by all modules, so two routines must not call each
+    The body receives its own `k` and its parameters, and returns by `k.ret(value)`. It runs once per process: the
+    function that it emits and those that it calls are shared by all modules. So two routines must not call each
     other."""
 
     def decorate(body: Callable[..., None]) -> Callable[..., Any]:

@@ -23,13 +23,13 @@ SETTING = "TSQL_BETTER_CODE"
 
 
 def compiles_again() -> bool:
-    """Whether code that was compiled quickly is compiled in full afterwards."""
+    """Whether quickly compiled code is compiled again in full."""
     return os.environ.get(SETTING, "1") == "1"
 
 
 def settled(module: Module, level: int) -> int:
-    """The level to compile a kernel at, for the level that its rows deserve. By its text: the choice is the same
-    wherever and whenever a kernel is compiled."""
+    """The level to compile a kernel at, given the level that its rows deserve. It depends on the kernel's text, so the
+    choice is the same wherever and whenever a kernel is compiled."""
     if level != TIERED or compiles_again():
         return level
     value = os.environ[SETTING]

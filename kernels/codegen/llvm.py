@@ -1,7 +1,7 @@
 """LLVM text (render.py) to machine code, and the compile cache. The only module that imports llvmlite.
 
-`Compiler`, of which a process has one, looks object code up by fingerprint in memory, then on disk, and only then has
-LLVM make it."""
+Each process has one `Compiler`. It looks up object code by fingerprint in memory, then on disk, and only then compiles
+it with LLVM."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime import pool
 
 MEMORY_CALLS = ("malloc", "calloc", "realloc", "free")
-"""What kernels call of the pool where they call the C library."""
+"""C functions that kernels call in the memory pool instead of the C library."""
 
 POOL_SOURCE = Path(pool.__file__)
 
@@ -41,19 +41,19 @@ VERSION = 5
 """Part of the cache key: raise it when rendering or the calling convention changes."""
 
 QUICK, TIERED, FULL = 0, 1, 2
-"""Levels of optimisation: two passes and fast instruction selection for kernels that see few rows (about a tenth of the
-compile time), or everything, vector instructions included. TIERED: in full if that code is at hand, else quickly, and
-in full once the query is done (`promote.py`)."""
+"""Optimisation levels. QUICK: two passes and fast instruction selection, for kernels that see few rows (about a tenth
+of the compile time). FULL: all passes, with vector instructions. TIERED: FULL if that code exists already, else QUICK,
+and FULL once the query is done (`promote.py`)."""
 
 LIBRARIES = 256
-"""A JIT looks through the names of all its libraries whenever one is added, and never forgets one: after so many
-another JIT takes over."""
+"""A new JIT is started after this many libraries: a JIT searches all of its libraries whenever one is added, and never
+drops one."""
 
 FEW_ROWS = 50_000
-"""What routines do for so few rows is done before better code would be there."""
+"""Up to this many rows a routine's quick code finishes before better code would be compiled."""
 
 FORK_SECONDS = 5.0
-"""So long a fork waits for threads that are inside of LLVM."""
+"""How long a fork waits for threads inside of LLVM."""
 
 _UNLOCKED = (
     "LLVMPY_ParseAssembly",
@@ -64,9 +64,9 @@ _UNLOCKED = (
 
 
 def _unlock() -> None:
-    """llvmlite lets one thread at a time into LLVM, so that a query would wait for whatever the background compiles.
-    These calls, which take the time, touch nothing but their module, its context and its target machine, and each
-    thread has its own of these. A version of llvmlite that is made differently keeps its lock."""
+    """llvmlite lets one thread at a time into LLVM, so a query would wait for background compilation. The slow calls
+    touch only their module, its context and its target machine, and each thread has its own of these. If llvmlite is
+    built differently, it keeps its lock."""
     table = getattr(ffi.lib, "_fntab", None)
     for name in _UNLOCKED:
         function = getattr(getattr(ffi.lib, name), "_cfn", None)
@@ -76,7 +76,7 @@ def _unlock() -> None:
 
 @dataclass
 class Compiled:
-    """Machine code of a module's main function; `tracker` keeps the code, and that of others which it calls, alive."""
+    """Machine code of a module's main function. `tracker` keeps the code alive, and the code it calls."""
 
     address: int
     tracker: Any
@@ -85,8 +85,8 @@ class Compiled:
 
     @cached_property
     def function(self) -> Any:
-        """main as a ctypes function of three words (ctx, morsels, count); calling it releases the GIL. Who holds it
-        holds the code."""
+        """main as a ctypes function of three words (ctx, morsels, count). A call releases the GIL. The function keeps
+        the code alive."""
         function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
         function.tracker = self.tracker
         return function
@@ -94,7 +94,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class SharedRoutine:
-    """A routine that others call: where it is, what keeps it there, and the key of the code that it is part of."""
+    """A routine that other code calls: its address, what keeps it alive, and the key of the code that contains it."""
 
     address: int
     tracker: Any
@@ -102,7 +102,7 @@ class SharedRoutine:
 
 
 class _Lent:
-    """A context that a thread has while it lives. It goes to another thread then, and is never freed: where the garbage
+    """A context lent to a thread for its lifetime. It then goes to another thread, and is never freed: if the garbage
     collector finds a module together with its context, it may free the context first, and LLVM crashes."""
 
     free: ClassVar[list[Any]] = []
@@ -116,8 +116,8 @@ class _Lent:
 
 
 class Compiler:
-    """What makes machine code part of the process, and the caches of that. Thread-safe: a kernel is made by one thread,
-    and others that want it wait for it; different kernels are made side by side."""
+    """Compiles and links machine code, with its caches. Thread-safe: one thread makes a kernel, and others that want it
+    wait; different kernels are made in parallel."""
 
     def __init__(self) -> None:
         _unlock()
@@ -130,24 +130,24 @@ class Compiler:
         self._making: dict[str, threading.Lock] = {}
         self._routines: dict[tuple[Callable[[], Module], int], Compiled] = {}
         self._shared: dict[str, SharedRoutine] = {}
-        """Routines of code that was made quickly, which other such code calls."""
+        """Routines of quick code that other quick code calls."""
         self._loading: set[str] = set()
         self._serial = 0
         self._jit: Any = None
         self._own = threading.local()
         self.in_foreground = 0
-        """How many queries are waiting for code."""
+        """The number of queries waiting for code."""
         self._last_foreground = 0.0
         self._cpu = binding.get_host_cpu_name()
         self._features = binding.get_host_cpu_features().flatten()
         self._made_by = "\0".join((str(VERSION), llvmlite.__version__, self._cpu, self._features))
 
     def begin_again(self) -> None:
-        """In the child of a fork: what other threads were making is made by nobody now."""
+        """In the child of a fork: drop what other threads of the parent were making."""
         self._making, self._loading, self.in_foreground = {}, set(), 0
 
     def _machine(self, opt: int) -> Any:
-        """The target machine of a level; each thread has its own."""
+        """The target machine of a level, one per thread."""
         made: dict[int, Any] | None = getattr(self._own, "machines", None)
         if made is None:
             made = self._own.machines = {}
@@ -156,7 +156,7 @@ class Compiler:
         return made[opt]
 
     def _context(self) -> Any:
-        """What LLVM keeps types and constants in; each thread has its own."""
+        """The LLVM context (types and constants), one per thread."""
         if not hasattr(self._own, "lent"):
             self._own.lent = _Lent()
         return self._own.lent.context
@@ -169,7 +169,7 @@ class Compiler:
         )
 
     def _key(self, name: str, opt: int) -> str:
-        """The key of the code of a module by its fingerprint, or of code that has a name."""
+        """The cache key of a module's fingerprint, or of code stored under a name."""
         return hashlib.sha256(f"{self._made_by}\0{opt}\0{name}".encode()).hexdigest()
 
     def known(self, module: Module, opt: int = FULL) -> Compiled | None:
@@ -181,8 +181,8 @@ class Compiler:
     def compile(
         self, module: Module, opt: int = FULL, check: Callable[[], None] = lambda: None, foreground: bool = True
     ) -> Compiled:
-        """The machine code of `module`, from memory, from disk, or made now. `check` is called between the stages, and
-        may raise to end the work: LLVM itself cannot be interrupted."""
+        """The machine code of `module`: from memory, from disk, or compiled now. `check` is called between the stages
+        and may raise to stop: LLVM itself cannot be interrupted."""
         if not foreground:
             return self._compile(module, opt, check)
         with self._lock:
@@ -200,9 +200,8 @@ class Compiler:
             return 0.0 if self.in_foreground else time.monotonic() - self._last_foreground
 
     def routine(self, make: Callable[[], Module], opt: int = FULL, rows: int | None = None) -> Callable[..., Any]:
-        """The function of a module that is the same in every query; its text is made once in a process. `rows`: it is
-        for so many rows now, and few of them are not worth the time that better code takes, unless it is there
-        already."""
+        """The function of a module that is the same in every query; its text is made once per process. `rows`: the
+        number of rows to process now. If there are few, quick code is used unless better code exists already."""
         if rows is not None and rows <= FEW_ROWS and (make, opt) not in self._routines:
             opt = QUICK
         found = self._routines.get((make, opt))
@@ -225,15 +224,15 @@ class Compiler:
                 made = self._build(module, opt, check)
                 write_later("code", key, made.encode, self._made_by)
                 with self._lock:
-                    # Another thread may have met the code on disk since it was written there (`known`).
+                    # Another thread may have loaded the code from disk since it was written (`known`).
                     found = self._memory.get(key) or self._link(key, made, start, "llvm")
             with self._lock:
                 self._making.pop(key, None)
             return found
 
     def _build(self, module: Module, opt: int, check: Callable[[], None]) -> ObjectCode:
-        """The code of a module. What is made quickly takes routines from where they are, and lends those that it is the
-        first to have."""
+        """Compile a module. Quick code imports routines that are already loaded, and exports those that it is the first
+        to have."""
         machine = self._machine(opt)
         check()
         names = shared_names(module) if opt == QUICK else {}
@@ -248,9 +247,8 @@ class Compiler:
         return ObjectCode(code, (module.main, *(name for name in names.values() if name not in imports)), imports)
 
     def _loaded(self, key: str, start: float) -> Compiled | None:
-        """Code that is in memory or on disk, with the code of others that it needs. Processes write without asking each
-        other: an entry whose needs are not met, that needs itself in the end, or that cannot be linked is one that is
-        not there."""
+        """Code in memory or on disk, with the other code that it needs. Processes write independently, so an entry
+        counts as missing if its needs are not met, if it needs itself, or if it cannot be linked."""
         found = self._memory.get(key)
         if found is not None or key in self._loading:
             return found
@@ -272,14 +270,14 @@ class Compiler:
             self._loading.discard(key)
 
     def store(self, name: str, module: Module, opt: int = FULL) -> None:
-        """Keep the code of a compiled module on disk under a name as well: for kernels whose text takes longer to make
-        than to load."""
+        """Store the code of a compiled module on disk under a name too, for kernels whose text takes longer to make
+        than the code to load."""
         data = read_entry("code", self._key(module.fingerprint(), opt), self._made_by)
         if data is not None:
             write_later("code", self._key(name, opt), lambda: data, self._made_by)
 
     def stored(self, name: str, opt: int = FULL) -> Compiled | None:
-        """The code that `store` has kept under a name, in this process or an earlier one."""
+        """The code that `store` kept under a name, in this process or an earlier one."""
         start, key = time.perf_counter(), self._key(name, opt)
         with self._lock:
             return self._loaded(key, start)
@@ -298,8 +296,8 @@ class Compiler:
         builder = binding.create_pass_builder(machine, options)
         if opt == QUICK:
             passes = binding.create_new_module_pass_manager()
-            # Combining instructions makes the code of large joins a fifth faster, but takes half of the time that all
-            # else does.
+            # Combining instructions makes large joins a fifth faster, but takes half as long as everything else
+            # together.
             passes.add_sroa_pass()
             passes.add_simplify_cfg_pass()
         else:
@@ -308,8 +306,7 @@ class Compiler:
         return llvm_module
 
     def _link(self, key: str, made: ObjectCode, start: float, origin: str) -> Compiled:
-        """Make object code part of the process, where it is found by its key from now on, and its routines by their
-        names."""
+        """Link object code into the process. It is then found by its key, and its routines by their names."""
         functions = self.pool()
         lent = {name: self._shared[name] for name in made.imports}
         addresses = (
@@ -328,9 +325,9 @@ class Compiler:
         return found
 
     def _linked(self, code: bytes, exports: tuple[str, ...], imports: dict[str, int]) -> Any:
-        """Object code made part of the process: addresses by name of what it exports, as long as the result lives."""
+        """Link object code: the addresses of its exports by name, valid as long as the result lives."""
         if self._serial % LIBRARIES == 0:
-            # What was linked before keeps the JIT that it is part of alive.
+            # Code that was linked before keeps its JIT alive.
             self._jit = binding.create_lljit_compiler()
         self._serial += 1
         library = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
@@ -341,9 +338,9 @@ class Compiler:
         return library.link(self._jit, f"tsql{self._serial}")
 
     def pool(self) -> Any:
-        """The functions of the memory pool (kernels/runtime/pool.py), which all other code calls in the place of the C
-        library's. There is one pool in a process. Its text takes longer to make than its code to load, so its source
-        stands for it."""
+        """The functions of the memory pool (kernels/runtime/pool.py), which all other code calls instead of the C
+        library's. Each process has one pool. Its text takes longer to make than its code to load, so the cache key is
+        its source."""
         with _pool_lock:
             if not _pool:
                 key = self._key(POOL_SOURCE.read_text(), FULL)
@@ -374,9 +371,9 @@ class Compiler:
 
 
 class Gate:
-    """Counts the threads that are inside of LLVM without llvmlite's lock. A fork waits until there are none: a child
-    that has LLVM's own locks as another thread held them can compile nothing. It does not wait for ever, as those locks
-    are held for moments."""
+    """Counts the threads inside of LLVM without llvmlite's lock. A fork waits until there are none: a child that
+    inherits LLVM's own locks in a held state cannot compile. The wait is bounded, because those locks are held only for
+    moments."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

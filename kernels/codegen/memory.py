@@ -1,9 +1,9 @@
-"""Memory that kernels and host share: the pool's state and its functions, for the host (kernels/runtime/pool.py has the
-pool itself).
+"""Memory shared by kernels and host: the pool's state and its functions, as the host calls them. The pool itself is in
+kernels/runtime/pool.py.
 
-Whoever frees what a kernel has allocated does it here, since a block may be of the pool or of the C library. Idle
-memory goes back to the system when nothing has been asked of the pool for `REST_SECONDS`, and when a query's
-`memory_limit` is less than what is kept."""
+Memory that a kernel allocated must be freed here, since a block may belong to the pool or to the C library. Idle memory
+is returned to the system after `REST_SECONDS` without a call, and when a query's `memory_limit` is less than what is
+kept."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ MADV_HUGEPAGE = 14
 MAP_NORESERVE = 0x4000
 MAP_FAILED = 2**64 - 1
 LARGEST_REGION, LEAST_REGION = 128 << 30, 1 << 30
-"""Addresses for each class of sizes: as many as the system lets us have between these."""
+"""Address space reserved per size class: as much as the system allows between these."""
 
 KEPT_SHARE = 8
 """Idle and used blocks together keep their pages up to this part of the machine's memory (1/8), or TSQL_KEEP_MEMORY
 bytes."""
 
 REST_SECONDS = 60.0
-"""After so long without a call all idle memory goes back to the system."""
+"""After this long without a call all idle memory is returned to the system."""
 
 _state = (ctypes.c_int64 * (16 + words.CLASSES * words.CLASS_WORDS))()
 STATE = ctypes.addressof(_state)
@@ -57,7 +57,7 @@ HOST_SYMBOLS[words.STATE] = STATE
 
 
 def _kept_bytes() -> int:
-    """How much memory blocks may keep while they are idle."""
+    """How many bytes used and idle blocks together may keep."""
     asked = os.environ.get("TSQL_KEEP_MEMORY")
     if asked is not None and asked.isdigit():
         return int(asked)
@@ -65,7 +65,7 @@ def _kept_bytes() -> int:
 
 
 def _reserved(bytes: int) -> int | None:
-    """The address of so many bytes of addresses without memory."""
+    """Reserve address space without memory; None if the system refuses."""
     address = _libc.mmap(
         None, bytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE, -1, 0
     )
@@ -73,8 +73,8 @@ def _reserved(bytes: int) -> int | None:
 
 
 def _set_up() -> None:
-    """Reserve the pool's addresses. Where the system limits a process in these there is no pool, and the C library
-    serves all."""
+    """Reserve the pool's address space. Where the system limits it there is no pool, and the C library serves
+    everything."""
     _state[words.BOUND] = KEPT_BYTES
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         return
@@ -121,7 +121,8 @@ class Functions:
 
 _functions: Functions | None = None
 compiled_by: list[Callable[[], Any]] = []
-"""What makes the addresses of the functions: llvm.py puts it here, since planning must not load a compiler."""
+"""Compiles the functions and gives their addresses. llvm.py registers it here, since planning must not load a
+compiler."""
 
 
 def functions() -> Functions:
@@ -130,7 +131,7 @@ def functions() -> Functions:
 
 
 def are_at(at: Any) -> Functions:
-    """The functions have been compiled: kernels may call them from now on."""
+    """Set the compiled functions: kernels may call them from now on."""
     global _functions
     if _functions is None:
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
@@ -150,7 +151,7 @@ def are_at(at: Any) -> Functions:
 
 
 def _before_fork() -> None:
-    """The pool is whole while nobody is in it."""
+    """Hold the pool during a fork: it is consistent while no thread is inside."""
     _held[:] = [] if _functions is None else [_functions]
     for held in _held:
         held.hold(0)
@@ -164,7 +165,7 @@ def _after_fork() -> None:
 
 _held: list[Functions] = []
 _pause = ExitStack()
-# Garbage may hold blocks of the pool, and to free one this thread would wait for itself.
+# Garbage may hold blocks of the pool, and freeing one would deadlock this thread.
 forks.around(forks.ForkStage.GARBAGE, lambda: _pause.enter_context(garbage.paused()), _pause.close, _pause.close)
 forks.around(forks.ForkStage.POOL, _before_fork, _after_fork, _after_fork)
 
@@ -181,7 +182,7 @@ def _had(address: int | None, bytes: int) -> int:
 
 
 def allocate(bytes: int) -> int:
-    """Memory that `free` gives back."""
+    """Allocate memory, to be freed by `free`."""
     return _had((_libc.malloc if bytes <= words.SMALLEST else functions().malloc)(bytes), bytes)
 
 
@@ -191,7 +192,7 @@ def allocate_zeroed(bytes: int) -> int:
 
 
 def free(address: int) -> None:
-    """Give memory back that a kernel or `allocate` has taken."""
+    """Free memory that a kernel or `allocate` took."""
     if is_pooled(address):
         functions().free(address)
     elif address:
@@ -204,7 +205,7 @@ def reallocate(address: int, bytes: int) -> int:
 
 
 class PoolMemory:
-    """Memory of the pool as numpy sees it; it goes back when the last array over it goes."""
+    """Pool memory as numpy sees it. It is freed with the last array over it."""
 
     def __init__(self, bytes: int):
         self.address = allocate(max(bytes, 1))
@@ -216,15 +217,14 @@ class PoolMemory:
 
 
 def empty(count: int, kind: Any) -> np.ndarray:
-    """An array of the pool's memory, its values arbitrary."""
+    """An uninitialised array in the pool's memory."""
     kind = np.dtype(kind)
     return np.asarray(PoolMemory(count * kind.itemsize)).view(kind)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes of the pool: in use now, idle now, and ever: handed out again, handed out fresh, given back to the
-    system."""
+    """Bytes of the pool: in use, idle, and in total reused, freshly handed out, and returned to the system."""
 
     used: int
     idle: int
@@ -239,7 +239,7 @@ def usage() -> Usage:
 
 
 def trim(most: int = 0) -> None:
-    """Let at most so many bytes be idle."""
+    """Return idle memory to the system until at most this many bytes are idle."""
     if _state[words.IDLE] > most:
         functions().trim(most)
 
@@ -249,7 +249,8 @@ _limiting = forks.lock()
 
 
 def bound(limit: int | None) -> None:
-    """A query that may use `limit` bytes begins: what is idle counts against the least limit of all that run."""
+    """A query with a limit of `limit` bytes starts: idle memory counts against the least limit of all running
+    queries."""
     if limit is not None:
         with _limiting:
             _limits.append(limit)
@@ -270,11 +271,11 @@ def _set_bound() -> None:
 
 
 _resting = forks.lock()
-"""Held while a timer is at work, of which the child of a fork has none."""
+"""Held while a timer runs. The child of a fork has no timer."""
 
 
 def rest() -> None:
-    """A query has ended: if nothing is asked of the pool for a while, its idle memory goes back."""
+    """A query has ended: return idle memory if the pool stays unused for a while."""
     if _state[words.IDLE] and _resting.acquire(blocking=False):
         timer = threading.Timer(REST_SECONDS, _look, (_state[words.CALLS],))
         timer.daemon = True

@@ -1,16 +1,15 @@
-"""Object code, programs and plans on disk, by key: what one process has made the next one loads.
+"""Object code, programs and plans on disk, by key: one process makes them, the next loads them.
 
-What is found here is run, so the folder must be the user's own (`kernels/process/private_folder.py`), and an entry has
-a tag that only this user's key makes (`sealed.py`). Where others could write to the folder, a temporary one takes its
-place, and a note says so once. An entry that is damaged, or was made for another name, counts as missing and is written
-again. A disk that is full or read-only costs the next process a compilation and nothing else. Any number of processes
-may read, write and trim at the same time.
+Entries are executed, so the folder must be the user's own (`kernels/process/private_folder.py`), and each entry has a
+tag that only this user's key can make (`sealed.py`). If others could write to the folder, a temporary one replaces it,
+and a note says so once. An entry that is damaged, or was made for another name, counts as missing and is rewritten. A
+full or read-only disk only costs the next process a compilation. Any number of processes may read, write and trim at
+the same time.
 
-The folder is kept small: one write in `TRIM_EVERY` looks at all entries, and the ones that were used longest ago go.
+The folder is kept small: one write in `TRIM_EVERY` checks all entries and removes the least recently used.
 
-A query does not wait for the disk: `write_later` leaves an entry to a thread, which waits until nothing new has come
-for a moment. Until it is written the entry is found all the same. What is left at the end of the process is written
-then.
+A query does not wait for the disk: `write_later` hands an entry to a thread, which writes once no new entry has come
+for a moment. An entry is found even before it is written. The rest is written at the end of the process.
 """
 
 from __future__ import annotations
@@ -35,13 +34,12 @@ FORMAT = "1"
 MOST_FILES = 20_000
 MOST_BYTES = 512 << 20
 LARGEST_BYTES = 64 << 20
-"""An entry that is larger is none of ours."""
+"""Larger entries are not ours."""
 TRIM_EVERY = 1000
 PAUSE_SECONDS, MOST_PAUSES = 0.05, 20
-"""Entries are written once no other has come for so long; where others never cease to come, after so many times that
-long."""
+"""Entries are written once none has come for this long; if they keep coming, after this many pauses."""
 KEPT = 0.75
-"""The part of the most files and bytes that trimming leaves."""
+"""The share of the maximum files and bytes that trimming leaves."""
 
 UNUSABLE = (
     ValueError,
@@ -53,8 +51,8 @@ UNUSABLE = (
     RuntimeError,
     AssertionError,
 )
-"""What the contents of an entry may raise while they are taken for what they should be (RecursionError and linker
-errors are RuntimeErrors). Readers of entries catch these and go on as if there were none."""
+"""Exceptions that decoding the content of an entry may raise (RecursionError and linker errors are RuntimeErrors).
+Readers catch these and treat the entry as missing."""
 
 
 def cache_directory() -> Path | None:
@@ -70,7 +68,7 @@ def cache_directory() -> Path | None:
 
 
 class Folder:
-    """An open cache folder: the descriptor that everything in it is reached by, and the key of its entries."""
+    """An open cache folder: its descriptor, and the key of its entries."""
 
     def __init__(self, path: Path, descriptor: int):
         self.path, self.descriptor = path, descriptor
@@ -85,7 +83,7 @@ class Folder:
         return os.fstat(self.descriptor).st_nlink == 0
 
     def read(self, kind: str, key: str, made_by: str) -> bytes | None:
-        """The content of an entry; it counts as used now."""
+        """The content of an entry. Marks it as just used."""
         try:
             descriptor = os.open(
                 key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.descriptor
@@ -108,7 +106,7 @@ class Folder:
             os.close(descriptor)
 
     def write(self, kind: str, key: str, made_by: str, content: bytes) -> None:
-        """Make or replace an entry: a reader finds the old one or the new one, whole. Raises OSError."""
+        """Make or replace an entry atomically: a reader finds the whole old or the whole new one. Raises OSError."""
         partial = f".{key[:16]}.{os.urandom(8).hex()}"
         descriptor = os.open(
             partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor
@@ -126,14 +124,14 @@ class Folder:
 
 _opening = forks.lock()
 _opened: tuple[tuple[Path, int], Folder | None] | None = None
-"""The folder that was asked for last, by its path and the user who asked."""
+"""The last folder that was opened, by its path and user."""
 _temporary: tuple[int, Path] | None = None
-"""The folder that stands in for one that is not private, and the process that removes it."""
+"""The folder that replaces one that is not private, and the process that removes it."""
 _notes: list[str] = []
 
 
 def take_notes() -> list[str]:
-    """What the user should hear of the cache, once."""
+    """Messages about the cache for the user; each is given once."""
     if not _notes:
         return []
     taken, _notes[:] = _notes[:], []
@@ -141,7 +139,7 @@ def take_notes() -> list[str]:
 
 
 def _folder(again: bool = False) -> Folder | None:
-    """The folder where entries are now; None if there is none. `again`: look once more, since it was removed."""
+    """The current folder; None if there is none. `again`: open it again, since it was removed."""
     global _opened
     path = cache_directory()
     if path is None:
@@ -168,8 +166,7 @@ def _open(path: Path) -> Folder | None:
 
 
 def _stand_in(path: Path, reason: str) -> Folder:
-    """A private folder for as long as the process lasts. Others can write to the usual one, and what is in it would be
-    run."""
+    """A private folder for this process. Others can write to the usual one, and its content would be executed."""
     global _temporary
     if _temporary is None or not _temporary[1].exists():
         import tempfile
@@ -183,8 +180,8 @@ def _stand_in(path: Path, reason: str) -> Folder:
 
 
 def read_entry(kind: str, key: str, made_by: str = "") -> bytes | None:
-    """The content of an entry. `kind` says what it is, and `made_by` which code made it for which machine: an entry
-    that was written as another kind, under another key or by others is not found."""
+    """The content of an entry. `kind` says what it is, `made_by` which code made it for which machine. An entry written
+    with another kind, key or `made_by` is not found."""
     folder = _folder()
     if folder is None:
         return None
@@ -202,8 +199,8 @@ _writer: threading.Thread | None = None
 
 
 def write_later(kind: str, key: str, make: Callable[[], bytes | None], made_by: str = "") -> None:
-    """Make or replace an entry once the process has a moment. `make` gives its content, in another thread perhaps, or
-    None if there is to be no entry."""
+    """Make or replace an entry when the process is idle. `make` gives the content, possibly in another thread; None
+    means no entry."""
     global _writer
     folder = _folder()
     if folder is None:
@@ -231,7 +228,7 @@ def _serve() -> None:
 
 
 def flush() -> None:
-    """Write what waits to be written."""
+    """Write all waiting entries."""
     with _writing:
         for place, waiting in list(_waiting.items()):
             folder, make, made_by = waiting
@@ -243,7 +240,7 @@ def flush() -> None:
 
 
 def _write(folder: Folder, kind: str, key: str, made_by: str, content: bytes) -> None:
-    """Write an entry if that is possible."""
+    """Write an entry; failures of the disk are ignored."""
     with contextlib.suppress(OSError):
         try:
             folder.write(kind, key, made_by, content)
@@ -254,7 +251,7 @@ def _write(folder: Folder, kind: str, key: str, made_by: str, content: bytes) ->
 
 
 def _leave() -> None:
-    """At the end of the process: write what waits, and remove the folder that stood in for another."""
+    """At the end of the process: write waiting entries, and remove the temporary folder."""
     flush()
     if _temporary is not None and _temporary[0] == os.getpid():
         shutil.rmtree(_temporary[1], ignore_errors=True)
@@ -264,7 +261,7 @@ atexit.register(_leave)
 
 
 def _after_fork() -> None:
-    """The child of a fork has no writer, and what waits is its parent's to write."""
+    """The child of a fork has no writer thread. Waiting entries are the parent's to write."""
     global _writer, _arrived
     _writer, _arrived = None, threading.Event()
     _waiting.clear()
@@ -274,11 +271,11 @@ forks.in_child(_after_fork)
 
 
 _OWN_NAME = re.compile(r"[0-9a-f]{8,64}|\.[0-9a-f]{16}\.[0-9a-f]{16}")
-"""The name of an entry, and of one that is being written: whatever else is in the folder is not ours to remove."""
+"""Names of entries and of entries being written. Other files in the folder are not ours to remove."""
 
 
 def trim(folder: int) -> None:
-    """Remove the entries of an open folder that were used longest ago, until there are not too many."""
+    """Remove the least recently used entries of an open folder until there are few enough."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -1,9 +1,8 @@
-"""Object code as it is kept: the code, the names that others may use, and the names that it takes from others.
+"""Object code as it is stored: the code, the names that it exports, and the names that it imports.
 
-Routines of the runtime are a third to a half of the operations to compile. Quick code, in which nothing is inlined
-anyway, takes them from the kernel that had them first (`Compiler._build` in llvm.py). So the code of a kernel may need
-that of others, and names it by key. A name is a digest of what its routine does (`shared_names` in render.py), so it
-does not matter whose routine it is."""
+Runtime routines are a third to a half of the operations to compile. Quick code inlines nothing, so it imports them from
+the kernel that had them first (`Compiler._build` in llvm.py). So the code of a kernel may need that of others, which it
+names by key. A routine's name is a digest of what it does (`shared_names` in render.py), so any copy will do."""
 
 from __future__ import annotations
 

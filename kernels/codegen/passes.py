@@ -1,8 +1,8 @@
-"""What is done to a function between its emission and its text: `prune` leaves out what nobody asks for.
+"""Passes over a function between emission and text. `prune` drops unused ops.
 
-Operators load the pointers of all columns of a morsel, and compute what a row may be asked for; every op that stays is
-printed, rendered, parsed by LLVM and looked at by its passes. A value is used after it is made, in its own block or in
-one inside of it, so one walk from the end finds all that is unused. Numbers of values stay as they are."""
+Operators load the pointers of all columns of a morsel, and compute everything that a row may be asked for. Every
+remaining op is printed, rendered, parsed by LLVM and visited by its passes. A value is used after it is made, in its
+own block or a nested one, so one backward walk finds all unused ops. Value numbers do not change."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ PURE = frozenset(
         *UNARY_INT,
     )
 )
-"""Ops whose value follows from their arguments."""
+"""Ops whose value depends only on their arguments."""
 WITHOUT_EFFECT = PURE | {"const", "get", "load"}
-"""Ops that leave nothing but their value."""
+"""Ops without side effects."""
 
 
 def prune(function: KirFunction) -> None:
-    """Take ops without effect out whose value is not used."""
+    """Remove ops without side effects whose value is unused."""
     types = function.types
     _prune(function.body, types, set())
     while len(types) > len(function.params) and not types[-1]:

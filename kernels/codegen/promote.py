@@ -1,8 +1,8 @@
-"""Code that was compiled quickly is compiled again in full, in the background, once the query that needed it is done.
+"""Recompiles quickly compiled code in full, in the background, once the query that needed it is done.
 
-A first run should not wait for LLVM longer than the better code would save it; the runs after it should have that code.
-One thread does this work, one kernel after the other, and lets queries that compile go first. At the end of the process
-it is told to stop and waited for, as LLVM must not be left in the middle of its work."""
+A first run should not wait for LLVM longer than the better code would save; later runs should have that code. One
+thread compiles one kernel after the other, and lets queries that compile go first. At the end of the process it is
+stopped and joined, because LLVM must not be interrupted."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from tsql.kernels.process import forks
 Job = tuple[Module, Callable[[Compiled], None]]
 POLITE_SECONDS = 0.005
 QUIET_SECONDS = 0.25
-"""So long no query must have compiled anything: what LLVM has begun it cannot put aside, and the next query would wait
+"""The thread starts once no query has compiled anything for this long. LLVM cannot pause, so the next query would wait
 for it."""
 
 
 LONGEST_TEXT = 400_000
-"""Modules with a longer text stay as they are, as those of queries with hundreds of columns. LLVM takes two seconds for
-one of this length and more than twice that for twice the length, and the end of the process waits for it."""
+"""Modules with a longer text are not recompiled, such as those of queries with hundreds of columns. LLVM takes two
+seconds for one of this length and more than twice that for twice the length, and the end of the process waits for
+it."""
 
 
 class Promoter:
@@ -40,7 +41,7 @@ class Promoter:
         self.stopped = False
 
     def add(self, module: Module, done: Callable[[Compiled], None]) -> None:
-        """Compile a module in full, and hand the result to `done`, in the background thread, unless
+        """Compile a module in full in the background thread and pass the result to `done` there, unless
         TSQL_BETTER_CODE says that nothing is compiled twice."""
         with self.lock:
             if self.stopped or not levels.compiles_again():
@@ -68,7 +69,7 @@ class Promoter:
         try:
             done(compiler().compile(module, FULL, foreground=False))
         except Exception as error:
-            # The quick code is right, only slower; there is no caller to raise this to, and the next job must still be
+            # The quick code is correct, only slower. There is no caller to raise to, and the next job must still be
             # done.
             warnings.warn(
                 f"a kernel was not compiled in full and stays slower than it could be: {type(error).__name__}: {error}",
@@ -77,7 +78,7 @@ class Promoter:
             )
 
     def wait(self) -> None:
-        """Return when all jobs so far are done; for tests and benchmarks."""
+        """Wait until all jobs so far are done; for tests and benchmarks."""
         ready = threading.Event()
         if self.thread is None:
             return

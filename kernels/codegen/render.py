@@ -1,8 +1,7 @@
-"""KIR to LLVM text: a plain walk, in which vars become allocas (mem2reg makes SSA) and loops and whens become labels.
+"""KIR to LLVM text: a plain walk. Vars become allocas (mem2reg makes SSA), loops and whens become labels.
 
-`llvm.py` compiles the text. A module is rendered whole, with routines that nobody outside can see; or its routines have
-names by which the code of other modules finds them (`shared_names`), and those that are there already are only
-declared."""
+`llvm.py` compiles the text. A module is either rendered whole, with private routines; or its routines get names by
+which other modules' code finds them (`shared_names`), and those that exist already are only declared."""
 
 from __future__ import annotations
 
@@ -146,7 +145,7 @@ class _Renderer:
             name, dst, args = op.name, op.dst, op.args
             if dst is None:
                 self.op(op)
-            # Most operations are one line over two values; `put` is for what may follow the end of a block.
+            # Most operations are one line over two values; `put` handles what may follow the end of a block.
             elif name in _INT_BINARY and not self.closed:
                 t = types[args[0]]
                 table = _INT_BINARY if t[0] == "i" else _FLOAT_BINARY
@@ -188,7 +187,7 @@ class _Renderer:
             case "offset":
                 self.put(f"{out} = getelementptr i8, ptr {args[0]}, i64 {args[1]}")
             case "prefetch":
-                # For reading, to stay in the caches, data.
+                # Arguments: read, keep in the caches, data.
                 self.put(
                     f"call void {self.intrinsic('llvm.prefetch.p0', 'void', 'ptr, i32, i32, i32')}(ptr "
                     f"{args[0]}, i32 0, i32 3, i32 1)"
@@ -277,8 +276,7 @@ class _Renderer:
 
 
 _routines: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
-"""LLVM text and declarations by the name and the KIR text of a routine: most modules share their routines with
-others."""
+"""LLVM text and declarations by the name and KIR text of a routine: most modules share routines with others."""
 
 _callees: dict[str, tuple[str, ...]] = {}
 """What a function calls, by its KIR text."""
@@ -295,8 +293,8 @@ def _render_routine(module: Module, f: KirFunction, names: Mapping[str, str], de
 
 
 def render(module: Module, names: Mapping[str, str] = NO_NAMES, elsewhere: Container[str] = ()) -> str:
-    """The module as LLVM text; only `main`, the exports and routines with one of the `names` are visible from outside.
-    Of names that are `elsewhere` there is a declaration only."""
+    """The module as LLVM text. Only `main`, the exports and routines in `names` are visible from outside. Names that
+    are `elsewhere` are only declared."""
     declared: set[str] = set()
     visible = (module.main, *module.exports)
     bodies = []
@@ -311,8 +309,8 @@ def render(module: Module, names: Mapping[str, str] = NO_NAMES, elsewhere: Conta
 
 
 def shared_names(module: Module) -> dict[str, str]:
-    """Names for the routines of a module that stand for all that they do: two routines have the same one only if they,
-    and what they call, are the same."""
+    """Names for the routines of a module by what they do: two routines have the same name only if they and their
+    callees are equal."""
     names: dict[str, str] = {}
     for name in module.functions:
         if name not in (module.main, *module.exports):

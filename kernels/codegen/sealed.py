@@ -1,7 +1,7 @@
-"""Bytes with a tag that only who has this user's key can make; the compile cache keeps its entries so.
+"""Bytes with a tag that only this user's key can make; the compile cache stores its entries this way.
 
-The tag covers what the bytes are and under which name they stand, beside the bytes: an entry that was changed, cut, or
-copied to another name is refused. The key is a file of the cache folder, which nobody but the user can read.
+The tag covers the bytes, what they are and their name: an entry that was changed, cut, or copied to another name is
+rejected. The key is a file in the cache folder that only the user can read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEY_BYTES, TAG_BYTES = 32, 32
 
 
 def seal(key: bytes, label: tuple[str, ...], content: bytes) -> bytes:
-    """The content behind its tag."""
+    """The content with its tag in front."""
     return _tag(key, label, content) + content
 
 
@@ -27,16 +27,15 @@ def unseal(key: bytes, label: tuple[str, ...], data: bytes) -> bytes | None:
 
 
 def _tag(key: bytes, label: tuple[str, ...], content: bytes) -> bytes:
-    # Lengths stand before the parts, so that no two labels give the same bytes.
+    # Each part is preceded by its length, so no two labels give the same bytes.
     parts = [part.encode() for part in label]
     head = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
     return hmac.digest(key, len(parts).to_bytes(8, "little") + head + content, "sha256")
 
 
 def key_of(folder: int) -> bytes:
-    """The key of an open folder that is private. One that somebody else could have read or written, or that is damaged,
-    is replaced, and what was sealed with it is refused from then on. Raises OSError where there is none and none can be
-    written."""
+    """The key of an open private folder. A key that is damaged, or that others could have read or written, is replaced;
+    content sealed with it is then rejected. Raises OSError if there is none and none can be written."""
     try:
         return _read_key(folder)
     except FileNotFoundError:
@@ -60,8 +59,8 @@ def _read_key(folder: int) -> bytes:
 
 
 def _make_key(folder: int, replace: bool) -> bytes:
-    """Write a key under another name and give it its own: whoever finds a key finds all of it. Of several processes
-    that make the first key of a folder at the same time, all take that of the quickest."""
+    """Write a key under a temporary name, then give it its own, so a reader always finds a whole key. If several
+    processes make the first key of a folder at the same time, all use that of the quickest."""
     partial = f"{KEY_FILE}.{os.urandom(8).hex()}"
     descriptor = os.open(
         partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder

@@ -1,5 +1,4 @@
-"""Which op is legal with which types: `verify` raises on the first op that breaks a rule. Tests run it after every
-emission."""
+"""Which types each op takes: `verify` raises on the first illegal op. Tests run it after every emission."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from tsql.kernels.codegen.kir import (
 
 
 class IllegalKernel(Exception):
-    """A kernel that breaks the rules of KIR: a defect of the emitter, never of a query."""
+    """A kernel that breaks the rules of KIR: a bug in the emitter, never an error of the query."""
 
 
 Types = list[str]
@@ -95,7 +94,7 @@ def _constant(op: Op, a: Types) -> bool:
 
 
 def _in_memory(t: str | None) -> bool:
-    """Memory holds bytes: an i1 is stored as an i8, because what its other bits would be is nobody's promise."""
+    """Memory holds bytes: an i1 is stored as an i8, because its other bits would be undefined."""
     return t in BYTES and t != "i1"
 
 
@@ -156,8 +155,7 @@ def verify(module: Module) -> None:
 def _verify_block(
     module: Module, f: KirFunction, block: list[Op], known: set[int], slots: set[int], assigned: set[int], loops: int
 ) -> None:
-    """`known` and `slots` are the values and the variables of the open blocks, `assigned` all of the function so
-    far."""
+    """`known` and `slots` are the values and variables of the open blocks, `assigned` all of the function so far."""
     known, slots = set(known), set(slots)
     for op in block:
         where = f"@{f.name}: {op.name} {op.args} -> {op.type}"
@@ -193,7 +191,7 @@ def _verify_block(
 
 
 def _breaks(block: list[Op]) -> bool:
-    """Whether a block can leave the loop that it is the body of."""
+    """Whether a block can leave the loop whose body it is."""
     return any(op.name == "break_if" or (op.name == "when" and any(map(_breaks, op.blocks))) for op in block)
 
 

@@ -1,8 +1,8 @@
-"""How columns lie in memory: layouts, and the morsel records through which kernels find them.
+"""Column memory: layouts, and the morsel records through which kernels find columns.
 
-A morsel record is `rows, position` (i64) followed, for each source column, by four words: data, auxiliary data (string
-bytes or a dictionary), validity bitmap, and the bit offset of the first row in the bitmaps. The host writes the record
-from Arrow arrays or blocks and keeps these alive while a kernel runs; kernels only read.
+A morsel record is `rows, position` (i64), then four words per source column: data, auxiliary data (string bytes or a
+dictionary), validity bitmap, and the bit offset of the first row in the bitmaps. The host writes the record from Arrow
+arrays or blocks and keeps these alive while a kernel runs. Kernels only read.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ class SourceColumn:
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
-    """The sorted distinct strings of a column of a table, shared by all of its blocks; a string's code is its rank."""
+    """The sorted distinct strings of a table's column, shared by all of its blocks. A string's code is its rank."""
 
     values: pa.Array
     tables: dict[Any, pa.Buffer] = field(default_factory=dict, repr=False)
-    """Results of predicates over the strings, one byte each, by predicate."""
+    """Results of predicates over the strings by predicate, one byte per string."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     @cached_property
     def sort_keys(self) -> list[bytes]:
-        """The strings as bytes, whose order is that of the codes."""
+        """The strings as bytes. Their order is that of the codes."""
         return [v.encode() if isinstance(v, str) else v for v in self.values.to_pylist()]
 
     @cached_property
@@ -84,13 +84,14 @@ def dictionary_record(values: pa.Array) -> pa.Buffer:
 
 
 FAR = 16
-"""How many times as far from zero as from each other values are far from zero."""
+"""Values are far from zero if their distance from it is more than this many times their span."""
 
 
 def round_range(low: int, high: int) -> tuple[int, int]:
-    """Bounds widened to powers of two, or to eighths of them if they are many: few distinct kernels, and still tight
-    enough to choose arithmetic, and for arrays with a place for each value. Those of values that are close together and
-    far from zero, as times are, are widened by a part of the distance between them."""
+    """Bounds widened so that few distinct kernels arise, and still tight enough to choose arithmetic and dense arrays.
+
+    Small bounds are widened to powers of two, large ones to a sixteenth of one. Values that are close together and far
+    from zero, such as times, are widened by up to an eighth of their span's power of two."""
     span = high - low + 1
     if low > FAR * span:
         grid = max(1, (1 << (span - 1).bit_length()) // 8)
@@ -101,7 +102,7 @@ def round_range(low: int, high: int) -> tuple[int, int]:
 
 
 def _widened(count: int) -> int:
-    """So many, or a few more."""
+    """The count rounded up to a power of two, or to a sixteenth of one if it is large."""
     power = 1 << (count - 1).bit_length()
     grid = power // 16
     return power if grid < 64 else -(-count // grid) * grid

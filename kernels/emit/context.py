@@ -1,8 +1,8 @@
-"""The kernel of a pipeline and the context record it runs with: status, cancellation, scratch memory, parameters.
+"""The kernel of a pipeline and its context record: status, cancellation, scratch memory, parameters.
 
 `PipelineKernel` is the `k` that operators and functions see. It collects what the host must supply at run time: failure
-sites (messages and SQL positions), parameter slots and static tables. The context record is one per worker and lives in
-host memory; its layout is the offsets below.
+sites (messages and SQL positions), parameter slots and static tables. Each worker has one context record in host
+memory. Its layout is given by the offsets below.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STATUS_FULL = 3
 FIRST_SITE = 16
 
 CHECK_ROWS = 4096
-"""After so many rows a kernel looks whether it is cancelled, has failed, or uses too much memory."""
+"""Every this many rows a kernel checks for cancellation, failure and the memory limit."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Slot:
 
 @dataclass(frozen=True)
 class Site:
-    """A place where a kernel may fail: the message (with `{detail}` for the text that failed) and the SQL position."""
+    """A place where a kernel may fail: the message (`{detail}` stands for the text that failed) and the SQL
+    position."""
 
     message: str
     position: int | None
@@ -66,14 +67,14 @@ class Site:
 
 @dataclass
 class EmitScope:
-    """What is current while an expression is emitted: the validity under which failures count and the SQL position."""
+    """The state while an expression is emitted: the validity under which failures count, and the SQL position."""
 
     guard: Val | None = None
     position: int | None = None
 
 
 def take_bytes(k: Kernel, ctx: Val, bytes: Val) -> None:
-    """Account for memory, with the query and with the worker."""
+    """Account for memory of the query and of the worker."""
     k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), bytes)
     at = k.offset(ctx, TAKEN)
     k.store(at, k.load("i64", at) + bytes)
@@ -81,7 +82,7 @@ def take_bytes(k: Kernel, ctx: Val, bytes: Val) -> None:
 
 @routine("status_of_memory", ("ptr", "i64"), "i64")
 def status_of_memory(k: Kernel, ctx: Val, status: Val) -> None:
-    """The status of a kernel, or, if it has none yet, that its query uses more memory than it may."""
+    """The given status; if it is 0, whether the query or the worker exceeds its memory limit."""
     used, limit = (k.load("i64", k.load("ptr", k.offset(ctx, word))) for word in (MEMORY, MEMORY_LIMIT))
     taken, full = (k.load("i64", k.offset(ctx, word)) for word in (TAKEN, FULL_AT))
     found = k.select(used > limit, k.i64(STATUS_OUT_OF_MEMORY), k.select(taken > full, k.i64(STATUS_FULL), k.i64(0)))
@@ -90,8 +91,8 @@ def status_of_memory(k: Kernel, ctx: Val, status: Val) -> None:
 
 @routine("status_of_run", ("ptr", "i64"), "i64")
 def status_of_run(k: Kernel, ctx: Val, status: Val) -> None:
-    """As `status_of_memory`, or that the run is cancelled. (Every kernel asks several times: a call is fewer operations
-    to emit and compile.)"""
+    """As `status_of_memory`, and also checks for cancellation. Every kernel checks several times: a call emits and
+    compiles fewer operations."""
     cancelled = k.load("i64", k.load("ptr", k.offset(ctx, CANCEL))) != 0
     k.ret(k.select(cancelled, k.i64(STATUS_CANCELLED), status_of_memory(k, ctx, status)))
 
@@ -108,13 +109,13 @@ class PipelineKernel(Kernel):
         self.frame = EmitScope()
         self.uses_scratch = False
         self.enough: Callable[[], Val] | None = None
-        """Whether the sink wants no more rows of this morsel, where it may come to that."""
+        """Whether the sink wants no more rows of this morsel; None if it never stops early."""
         self._entry: list[Op] = []
         self._slot_values: dict[Any, tuple[Val, ...]] = {}
         self.status: Var = self.at_entry(lambda: self.var(self.i64(0)))
 
     def at_entry(self, emit: Callable[[], Any]) -> Any:
-        """Emit at the head of the function, where the result is visible everywhere."""
+        """Emit at the head of the function. The result is visible everywhere."""
         self._blocks.append(self._entry)
         scopes, self._scopes = self._scopes, self._scopes[:1]
         try:
@@ -136,8 +137,7 @@ class PipelineKernel(Kernel):
 
     def slot(self, slot: Slot, types: tuple[str, ...]) -> tuple[Val, ...]:
         """The value of a parameter slot, loaded once at the head of the function."""
-        # Equal literals keep slots of their own: the text of a kernel must not depend on which values happen to be
-        # equal.
+        # Equal literals keep separate slots: the text of a kernel must not depend on which values happen to be equal.
         key = (slot.kind, slot.type, id(slot.payload) if slot.kind == "literal" else slot.payload)
         if key in self._slot_values:
             return self._slot_values[key]
@@ -169,14 +169,14 @@ class PipelineKernel(Kernel):
         return self.slot(Slot("static", None, data), ("ptr",))[0]
 
     def buffer(self, bytes: int) -> Val:
-        """Memory of the worker's own, in which nothing lasts from one call to the next."""
+        """Memory owned by the worker. Nothing in it lasts from one call to the next."""
         return self.slot(Slot("buffer", None, (bytes, len(self.slots))), ("ptr",))[0]
 
     def fail(self, cond: Val, message: str, detail: tuple[Val, Val] | None = None) -> None:
-        """Record a failure of the current row where `cond` holds (and the value is not NULL). The kernel goes on with
-        arbitrary values and stops at the end of the morsel; the first failure of a worker is the one reported.
+        """Record a failure of the current row where `cond` holds and the value is not NULL. The kernel continues with
+        arbitrary values and stops at the end of the morsel. The first failure of a worker is reported.
 
-        `detail` is a (pointer, length) to show in the message as {detail}; it costs a branch, so leave it out of hot
+        `detail` is a (pointer, length) to show in the message as {detail}. It costs a branch: leave it out of hot
         code."""
         site = FIRST_SITE + len(self.sites)
         self.sites.append(Site(message, self.frame.position))
@@ -198,19 +198,18 @@ class PipelineKernel(Kernel):
         self.status.set(status_of_run(self, self.ctx, self.status.value))
 
     def check_memory(self) -> None:
-        """Set the status if the query uses more memory than it may."""
+        """Set the status if the query exceeds its memory limit."""
         self.status.set(status_of_memory(self, self.ctx, self.status.value))
 
     def is_done(self) -> Val:
-        """Whether the rest of this morsel is in vain: the kernel has failed, or the sink has enough."""
+        """Whether the rest of this morsel can be skipped: the kernel has failed, or the sink has enough rows."""
         failed = self.status.value != 0
         return failed if self.enough is None else failed | self.enough()
 
     @contextmanager
     def rows(self, count: Val) -> Iterator[Val]:
-        """The row numbers of a morsel. The loop is in two, so that the inner one stays free of checks and can be
-        vectorised. Rows that build strings may be long ones: after each of them there is a check, which costs little
-        beside."""
+        """The row numbers of a morsel. Two nested loops: the inner one has no checks, so it can be vectorised. Rows
+        that build strings may take long, so there is a check after each of them; its cost is small in comparison."""
         start = self.var(self.i64(0))
         with self.forever() as loop:
             begin = start.value
@@ -240,7 +239,7 @@ class PipelineKernel(Kernel):
             self.frame = outer
 
     def scratch(self, bytes: Val | int) -> Val:
-        """Memory for a result of this row (a string, say); it is free again when the row is done, as sinks copy."""
+        """Memory for a result of this row, such as a string. It is freed when the row is done, because sinks copy."""
         self.uses_scratch = True
         return scratch_alloc(self, self.ctx, bytes if isinstance(bytes, Val) else self.i64(bytes))
 
@@ -254,7 +253,7 @@ class PipelineKernel(Kernel):
 
 @routine("scratch_alloc", ("ptr", "i64"), "ptr")
 def scratch_alloc(k: Kernel, ctx: Val, bytes: Val) -> None:
-    """Bump allocation; `k.scratch` calls it, and routines that need memory get `ctx` as a parameter and call it
+    """Bump allocation. `k.scratch` calls it; routines that need memory take `ctx` as a parameter and call it
     themselves."""
     area = k.offset(ctx, SCRATCH)
     size = (bytes + 7) & -8
@@ -271,8 +270,8 @@ LARGE_SCRATCH = 1 << 26
 
 @routine("scratch_grow", ("ptr", "i64"), "ptr")
 def scratch_grow(k: Kernel, ctx: Val, size: Val) -> None:
-    """A new, larger chunk. The old one may hold values of this row: it goes on a chain (by its first word) until the
-    row ends."""
+    """Allocate a new, larger chunk. The old one may hold values of this row, so it is chained (by its first word) until
+    the row ends."""
     area = k.offset(ctx, SCRATCH)
     old = k.load("ptr", area)
     had = k.load("i64", area, 2)
@@ -308,8 +307,8 @@ def scratch_release(k: Kernel, ctx: Val) -> None:
 
 @dataclass
 class Program:
-    """An emitted pipeline: its KIR and what the host must supply to run it. `reads`: the columns of a scan that the
-    kernel looks at."""
+    """An emitted pipeline: its KIR and what the host must supply to run it. `reads`: the scan's columns that the kernel
+    reads."""
 
     module: Module
     slots: list[Slot]

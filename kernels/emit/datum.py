@@ -1,4 +1,4 @@
-"""`Datum`: a SQL value inside a kernel, that is, the registers that hold it and whether it is NULL."""
+"""`Datum`: a SQL value inside a kernel: the registers that hold it, and whether it is NULL."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ class Datum:
     """A value of a SQL type.
 
     parts: the registers: one value; (pointer, length in bytes) for VARCHAR and BLOB; (months, days, micros) for
-    INTERVAL. valid: i1, false for NULL; None if it can never be NULL. The parts of a NULL are defined but arbitrary; a
-    NULL
+        INTERVAL.
+    valid: i1, false for NULL; None if it can never be NULL. The parts of a NULL are defined but arbitrary; a NULL
         string is safe to read (its length is that of some readable bytes).
     range: known bounds of an integer, decimal or temporal value. If set, `value` may be in a narrower integer type than
         the SQL type's own; `wide(k)` gives the SQL type's.
     stable: read from memory that we made (a table's blocks, collected rows). The bytes of such a string outlive the
-    query's
-        states, so there is no need to copy it; the range of such a number is a fact, where that of a file is a claim.
+        query's states, so it need not be copied. The range of such a number is a fact, that of a file only a claim.
     """
 
     type: Type
@@ -74,7 +73,7 @@ class Datum:
         own = self.type.parts
         if len(own) > 1 or self.range is None:
             return self
-        # In the registers of an unsigned type the value is bits, not a signed number, so the bounds go.
+        # An unsigned value in the registers of its type is bits, not a signed number, so it has no bounds.
         bounds = None if self.type.is_unsigned else self.range
         return replace(self, parts=(self.parts[0].to(own[0]),), range=bounds)
 
@@ -101,7 +100,7 @@ def both(a: Val | None, b: Val | None) -> Val | None: ...
 
 
 def both(a: Val | None, b: Val | None) -> Val | None:
-    """The conjunction of two validities, where None is always true."""
+    """The conjunction of two validities. None means always true."""
     if a is None or b is None:
         return b if a is None else a
     return a & b
@@ -120,7 +119,7 @@ def null(k: Kernel, type: Type) -> Datum:
 
 
 def literal_parts(k: Kernel, type: Type, value: Any) -> tuple[Val, ...]:
-    """Registers with a constant that is baked into the kernel (fixed-width types)."""
+    """Registers that hold a constant baked into the kernel (fixed-width types)."""
     if type.name == "INTERVAL":
         return tuple(k.const(t, v) for t, v in zip(type.parts, value, strict=True))
     return (k.const(type.parts[0], value),)

@@ -57,15 +57,15 @@ def emit_on_codes(k: PipelineKernel, expr: Expr, row: Any) -> Datum | None:
 
 
 def _is_code(d: CodeDatum, wanted: Val) -> Val:
-    """Whether a code is the wanted one (-1: of no string). Codes are compared as they are stored, so that a vector
-    instruction takes as many as it can."""
+    """Whether a code is the wanted one (-1: of no string). Codes are compared in their stored width, so that a vector
+    instruction handles as many as possible."""
     return d.code == wanted if d.stored is None else (d.stored == wanted.to(d.stored.type)) & (wanted >= 0)
 
 
 def _on_batch_codes(k: PipelineKernel, expr: Expr, name: str, d: CodeDatum) -> Datum:
-    """A predicate on codes of the batch's dictionary. The memo is the dictionary that it is for, and a byte per string;
-    it starts empty in every call, because the dictionaries of the call before are gone. A large dictionary has no
-    memo."""
+    """A predicate on codes of the batch's dictionary. The memo holds the address of its dictionary and one byte per
+    string. It starts empty in every call, because the dictionaries of the previous call are gone. A large dictionary
+    has no memo."""
     memo = k.buffer(8 + MEMO_STRINGS)
     k.at_entry(lambda: k.store(memo, k.null))
     known, strings = k.offset(memo, 8), k.load("i64", d.record, 2)
@@ -101,7 +101,7 @@ def _comparison(expr: Expr) -> tuple[str, Literal] | None:
 
 
 def _is_decidable(expr: Expr) -> bool:
-    """One string column, constants, and functions that give NULL for NULL and for nothing else."""
+    """Whether the predicate has one string column, constants, and functions that return NULL only for NULL."""
     if len(expr.columns()) != 1:
         return False
     for node in expr.walk():
@@ -124,8 +124,8 @@ def _is_decidable(expr: Expr) -> bool:
 
 
 def code_bound(dictionary: Dictionary, op: str, value: str | bytes) -> int:
-    """The code to compare with: of the string itself for = and <> (-1 if there is none), else where the order
-    splits."""
+    """The code to compare with: for = and <> that of the string (-1 if there is none), else the position that splits
+    the order."""
     keys = dictionary.sort_keys
     wanted = value.encode() if isinstance(value, str) else value
     left = bisect_left(keys, wanted)

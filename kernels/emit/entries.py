@@ -1,7 +1,7 @@
-"""Rows in entries: how the columns of a row are stored behind each other, and read back as values.
+"""Entries: how the columns of a row are stored one after the other and read back as values.
 
-Unlike the keys of groups (`keys.py`) every value keeps its exact bits. Numbers with known bounds take as few bytes as
-these need, so that more entries fit a cache. Strings that do not outlive the query are copied into the table's memory.
+Unlike group keys (`keys.py`), every value keeps its exact bits. Numbers with known bounds take as few bytes as the
+bounds need, so more entries fit the cache. Strings that do not outlive the query are copied into the table's memory.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def stored_machines(f: KeyField) -> tuple[str, ...]:
 
 
 class EntryLayout:
-    """Columns of an entry from `start` on: a word of NULL flags per 64 columns (if any may be NULL), then the widest
-    first."""
+    """Columns of an entry from `start` on: a word of NULL flags per 64 columns (if any may be NULL), then the columns,
+    the widest first."""
 
     def __init__(self, fields: list[KeyField], start: int):
         self.fields = fields
@@ -64,7 +64,7 @@ class EntryLayout:
         self.end = -(-at // 8) * 8
 
     def store(self, k: PipelineKernel, table: Val, entry: Val, data: list[Datum]) -> None:
-        """Write a row; `table` owns copies of strings."""
+        """Write a row; `table` owns the copies of strings."""
         for first in range(0, len(self.fields) if any(f.nullable for f in self.fields) else 0, 64):
             nulls = k.i64(0)
             for bit, d in enumerate(data[first : first + 64]):

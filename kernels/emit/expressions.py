@@ -1,8 +1,9 @@
-"""Expressions to KIR: walks a typed `Expr` and emits it over a row. Called by every operator that evaluates something.
+"""Expressions to KIR: walks a typed `Expr` and emits it over a row. Every operator that evaluates an expression calls
+it.
 
-NULLs are kept apart from values: a Datum's validity is combined from those of its arguments, and columns that cannot be
-NULL cost nothing. Literals that stand in comparisons become parameter slots, so that the same query with another date
-is the same kernel; literals in arithmetic are baked in, because their bounds choose the arithmetic."""
+NULLs are kept apart from values: the validity of a Datum is combined from those of its arguments, and columns that
+cannot be NULL cost nothing. Literals in comparisons become parameter slots, so the same query with another date is the
+same kernel. Literals in arithmetic are baked in, because their bounds choose the arithmetic."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def emit_predicate(k: PipelineKernel, expr: Expr, row: Row) -> Val:
 
 
 def emit_literal(k: PipelineKernel, expr: Literal, as_slot: bool = False) -> Datum:
-    """A constant: baked into the code, or read from a slot (always for strings)."""
+    """A constant: baked into the code, or read from a slot (always a slot for strings)."""
     if expr.value is None:
         return null(k, expr.type)
     if as_slot or expr.type.is_string:
@@ -76,7 +77,7 @@ def _slot_parts(k: PipelineKernel, slot: Slot, expr: Expr) -> tuple[Val, ...]:
 
 
 SHORT_LIST = 8
-"""Up to so many options of IN are compared one after the other."""
+"""Up to this many options of IN are compared one by one."""
 
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_distinct_from", "like", "ilike"}
 
@@ -95,7 +96,7 @@ def _emit_call(k: PipelineKernel, expr: Call, row: Row) -> Datum:
 
 
 def apply(k: PipelineKernel, function: Function, args: tuple[Datum, ...], expr: Expr) -> Datum:
-    """A function over values: the validity of a strict function is that of its arguments and of its result."""
+    """Apply a function to values. The result of a strict function is valid if its arguments and its own result are."""
     if function.nulls == "custom":
         with k.guarded(k.frame.guard, getattr(expr, "position", None)):
             return as_datum(
@@ -129,7 +130,7 @@ def _body(k: PipelineKernel, function: Function, args: tuple[Datum, ...], expr: 
 
 
 def as_datum(k: PipelineKernel, result: Any, expr: Expr) -> Datum:
-    """What an emit function returned, as a Datum of the call's type."""
+    """The result of an emit function as a Datum of the call's type."""
     if isinstance(result, Datum):
         return result
     return Datum(expr.type, result if isinstance(result, tuple) else (result,))
@@ -145,7 +146,7 @@ def _emit_cast(k: PipelineKernel, expr: Cast, row: Row) -> Datum:
 
 
 def _emit_case(k: PipelineKernel, expr: Case, row: Row) -> Datum:
-    """Branches run only where taken; with branches that are plain columns or constants, selects."""
+    """Branches run only where taken; plain columns and constants become selects."""
     if (
         all(isinstance(e, Column | Literal | Parameter) for e in (*(v for _, v in expr.whens), expr.otherwise))
         and len(expr.whens) == 1

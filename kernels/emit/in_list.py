@@ -1,8 +1,8 @@
-"""Long IN lists of constants: a sorted table outside the kernel and a binary search, so that code does not grow with
-the list.
+"""Long IN lists of constants: a binary search in a sorted table outside the kernel, so the code does not grow with the
+list.
 
-`emit` calls `emit_long_list` for lists of more than a few constants, and falls back to comparing with one constant
-after the other where this module has no table for the type."""
+`emit` calls `emit_long_list` for lists of more than a few constants. Where this module has no table for the type, it
+compares with the constants one by one."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def emit_long_list(k: PipelineKernel, arg: Datum, options: list[Literal]) -> Val
 
 
 def _table(k: PipelineKernel, data: bytes, count: int) -> tuple[Val, Val]:
-    """The address of a table and the number of its entries, which stands before it."""
+    """The address of a table and the number of its entries, which is stored before it."""
     start = k.slot(Slot("static", None, struct.pack("<q", count) + data), ("ptr",))[0]
     return k.offset(start, 8), k.load("i64", start)
 
 
 def _text_table(texts: list[bytes]) -> bytes:
-    """(offset from the table's start, length) of each text, then the texts."""
+    """The table of texts: (offset from the table's start, length) of each, then the bytes."""
     at = 16 * len(texts)
     places = []
     for text in texts:
@@ -56,7 +56,7 @@ def _text_table(texts: list[bytes]) -> bytes:
 
 @routine("number_in", ("ptr", "i64", "i64"), "i64")
 def number_in(k: Kernel, table: Val, count: Val, value: Val) -> None:
-    """1 if a sorted table of numbers (not empty) has the value."""
+    """1 if the value is in a sorted, non-empty table of numbers."""
     low, left = k.var(k.i64(0)), k.var(count)
     with k.forever() as loop:
         loop.stop_if(left.value <= 1)
@@ -68,7 +68,7 @@ def number_in(k: Kernel, table: Val, count: Val, value: Val) -> None:
 
 @routine("text_in", ("ptr", "i64", "ptr", "i64"), "i64")
 def text_in(k: Kernel, table: Val, count: Val, text: Val, length: Val) -> None:
-    """1 if a sorted table of texts (not empty) has the text."""
+    """1 if the text is in a sorted, non-empty table of texts."""
     low, high = k.var(k.i64(0)), k.var(count)
     with k.forever() as loop:
         loop.stop_if(low.value >= high.value)

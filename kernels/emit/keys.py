@@ -1,7 +1,7 @@
-"""Keys of groups: how a key is hashed, compared, stored in an entry and read back.
+"""Group keys: how a key is hashed, compared, stored in an entry and read back.
 
-NULL equals NULL, NaN equals NaN, 0.0 equals -0.0 (the group shows the one that it met first), and intervals are equal
-if they are equally long, as in GROUP BY."""
+Equality is that of GROUP BY: NULL equals NULL, NaN equals NaN, 0.0 equals -0.0 (the group shows the one it met first),
+and intervals are equal if they are equally long."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class KeyField:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """Stored words, without the flag of NULLs."""
+        """The types of the stored words, without the NULL flag."""
         if self.column is not None:
             return ("i64",)
         if self.type.is_string:
@@ -109,7 +109,7 @@ class KeyField:
         return self.compared(k, stored[0]) == self.compared(k, words[0])
 
     def compared(self, k: PipelineKernel, word: Val) -> Val:
-        """The word by which keys are equal: that of 0.0 for -0.0, which a group still shows if it met it first."""
+        """The word that is compared: -0.0 becomes 0.0. The group still shows the one it met first."""
         return k.select(word == _NEGATIVE_ZERO, k.i64(0), word) if self.type.is_float and self.column is None else word
 
     def read(self, k: PipelineKernel, stored: tuple[Val, ...], valid: Val | None) -> Datum:

@@ -1,10 +1,10 @@
 """Pipelines: a source, operators and a sink fused into one function `(ctx, morsels, count)`.
 
 In: the layouts of the source's columns. Out: a `Program` (KIR, parameter slots, failure sites). A worker calls the
-function once with all morsels and takes them from a shared counter, or once per batch that a file yields. The function
-allocates only through its sink; memory that leaves with the sink's state belongs to the host. On failure the status
-word in the context names the site. After a failure, a cancellation or past the memory limit the function returns within
-some thousand rows."""
+function once with all morsels, which it takes from a shared counter, or once per batch of a file. The function
+allocates only through its sink; memory in the sink's final state belongs to the host. On failure the status word in the
+context names the site. The function returns within a few thousand rows after a failure, a cancellation or an exceeded
+memory limit."""
 
 from __future__ import annotations
 
@@ -29,61 +29,60 @@ Push = Callable[[PipelineKernel, CachedRow], None]
 
 
 class Operator:
-    """A step inside a pipeline: sees a row and pushes zero or more rows on. One that `selects` has a `condition`."""
+    """A step inside a pipeline: sees a row and pushes zero or more rows. If it `selects`, it has a `condition`."""
 
     selects = False
     reads: frozenset[str] = frozenset()
-    """The columns that its condition names."""
+    """The columns used by its condition."""
 
     vectorises = True
-    """Whether its condition is arithmetic over columns, and not a look into a table."""
+    """Whether its condition is arithmetic over columns, without a table lookup."""
 
     fetches = 0
-    """In how many stages what it reads of memory for a row can be fetched; each may read what the one before it has
-    fetched."""
+    """The number of prefetch stages for the memory it reads per row. A stage may read what the previous one fetched."""
 
     fetch_rows = 16
-    """Each stage is so many rows ahead of the next, and the last of `consume`. A core waits for some twenty lines of
-    memory at a time, and forgets or delays what is fetched beyond that, so that all stages for a batch of rows, one
-    after the other, would be slower."""
+    """Each stage runs this many rows ahead of the next, and the last stage this many ahead of `consume`. A core waits
+    for about twenty lines of memory at a time, and drops or delays further fetches. So it would be slower to run all
+    stages for a batch of rows one after the other."""
 
     multiplies = False
     """Whether more rows may leave than come in."""
 
     counts = False
-    """Whether it only counts rows: then it may stand between operators that are decided at once."""
+    """Whether it only counts rows: then it may stand between operators whose conditions are decided together."""
 
     tallies = False
-    """Whether its condition counts the rows that do not pass, for the user."""
+    """Whether its condition counts the rejected rows, for the user."""
 
     by_shard = False
-    """Whether the rows of a shard must be seen in a task of their own."""
+    """Whether the rows of each shard need a task of their own."""
 
     @property
     def renames(self) -> dict[str, Column] | None:
-        """For one that only gives columns other names: what they are below."""
+        """For an operator that only renames columns: the columns below by their new names."""
         return None
 
     @property
     def signature(self) -> object:
-        """What its code depends on, besides the step that it belongs to."""
+        """What its code depends on besides its step."""
         return None
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
-        """i1: holds for every row that the operator passes on; cheap, and without effects but those that `tallies`
-        names."""
+        """i1: holds for every row that the operator passes on. It is cheap, and has no effects except those of
+        `tallies`."""
         raise NotImplementedError
 
     def fetch(self, k: PipelineKernel, row: CachedRow, stage: int) -> None:
-        """Prefetch what the next stage, or `consume` after the last, will read for a row; it has no other effect."""
+        """Prefetch what the next stage (or `consume`, after the last) reads for a row. Has no other effect."""
         raise NotImplementedError
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
         raise NotImplementedError
 
     def outline(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
-        """Push a row on as `consume` would, into a kernel that will never run: for sinks that look at what is known of
-        its values."""
+        """Push a row as `consume` would, into a kernel that never runs, for sinks that inspect what is known of its
+        values."""
         self.consume(k, row, push)
 
     def describe(self) -> str:
@@ -92,15 +91,16 @@ class Operator:
 
 class Sink:
     """The end of a pipeline. `begin` and `end` are emitted around the morsel loop, `begin_morsel` and `end_morsel`
-    around the rows of each; `consume` for a row. The state is a record at the address in the context's SINK word."""
+    around the rows of a morsel, `consume` for each row. The state is a record at the address in the context's SINK
+    word."""
 
     state_bytes = 0
     needs_probe = False
     transient: tuple[str, ...] = ()
-    """Attributes, besides values of the kernel, that mean something only while the sink emits."""
+    """Attributes that mean something only during emission, besides values of the kernel."""
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
-        """With `needs_probe`: see a row before anything is emitted, to learn what is known of its values."""
+        """With `needs_probe`: inspect a row before anything is emitted, to learn what is known of its values."""
 
     def begin(self, k: PipelineKernel) -> None:
         """Load what the rows need."""
@@ -127,9 +127,10 @@ class Sink:
 
 @routine("gather_passed", ("ptr", "i64", "ptr"), "i64")
 def gather_passed(k: Kernel, passes: Val, rows: Val, chosen: Val) -> None:
-    """The numbers (16 bits each) of the bytes that are 1; returns how many. Behind the last byte there are eight zeros,
-    and behind the last number there is room for another. Of eight rows, unless none passes, each number is written, and
-    stays if its row passes: which rows pass cannot be foretold, and a branch for each would cost more."""
+    """Write the numbers (16 bits each) of the bytes that are 1; returns how many. Eight zeros must follow the last
+    byte, and there must be room for one number after the last. Bytes are read in groups of eight; unless none of them
+    passes, every number is written, and kept only if its row passes. Which rows pass is unpredictable, so a branch per
+    row would cost more."""
     count = k.var(k.i64(0))
     with k.range((rows + 7).ushr(3)) as at:
         with k.when(k.load("i64", passes, at) != 0):
@@ -141,7 +142,7 @@ def gather_passed(k: Kernel, passes: Val, rows: Val, chosen: Val) -> None:
 
 
 class Pointers(dict[str, tuple[SourceColumn, ColumnPointers]]):
-    """The columns of a morsel by name; those that the kernel reads are noted."""
+    """The columns of a morsel by name. Notes which of them the kernel reads."""
 
     def __init__(self, columns: dict[str, tuple[SourceColumn, ColumnPointers]], used: set[str]):
         super().__init__(columns)
@@ -153,7 +154,7 @@ class Pointers(dict[str, tuple[SourceColumn, ColumnPointers]]):
 
 
 class OutlinePointers(Pointers):
-    """As `Pointers`, where each is loaded when it is asked for: a sink looks at few columns of a wide table."""
+    """As `Pointers`, but each is loaded on first use: a sink looks at few columns of a wide table."""
 
     def __init__(self, k: PipelineKernel, record: Val, columns: tuple[SourceColumn, ...], used: set[str]):
         super().__init__({}, used)
@@ -171,14 +172,13 @@ class OutlinePointers(Pointers):
 
 @dataclass(frozen=True)
 class Ahead:
-    """An operator at the head of a pipeline that sees rows of the scan before they go their way, with the renamings
-    below it."""
+    """An operator at the head of a pipeline that sees rows of the scan in advance, with the renamings below it."""
 
     operator: Operator
     renames: tuple[dict[str, Column], ...] = ()
 
     def row(self, row: CachedRow) -> CachedRow:
-        """A row of the scan as it comes to the operator."""
+        """A row of the scan under the names that the operator uses."""
         for renamed in self.renames:
             row = DerivedRow(row, renamed)
         return row
@@ -186,7 +186,7 @@ class Ahead:
 
 class ColumnarScan:
     """The source of most pipelines: rows of columnar morsels. `stable`: their memory outlives the states of the query.
-    `used`: the columns that the kernel reads, once it is emitted."""
+    `used`: the columns that the kernel reads, known after emission."""
 
     transient = ("used",)
 
@@ -203,7 +203,7 @@ class ColumnarScan:
             each(MorselRow(pointers, i, position + i, self.stable))
 
     def outline(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
-        """As `produce`, into a kernel that will never run: one row, and pointers of columns that somebody looks at."""
+        """As `produce`, into a kernel that never runs: one row, and pointers only of the columns that are used."""
         each(MorselRow(OutlinePointers(k, record, self.columns, self.used), rows, rows, self.stable))
 
     def select(
@@ -215,7 +215,7 @@ class ColumnarScan:
         fetching: list[Ahead],
         each: Callable[[CachedRow], None],
     ) -> None:
-        """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a
+        """The rows that satisfy the conditions of the first operators, which are computed for `CHECK_ROWS` rows at a
         time."""
         pointers = self._pointers(k, record)
         position = k.load("i64", record, 1)
@@ -257,9 +257,8 @@ class ColumnarScan:
     def _choose(
         self, k: PipelineKernel, first: list[Ahead], chosen: Val, rows: Val, row: Callable[[Val], CachedRow]
     ) -> Val:
-        """Write the numbers of the rows that pass, 16 bits each; returns how many. Conditions that vector instructions
-        can compute come together and first; one that looks into memory is computed for those that are left, without a
-        branch."""
+        """Write the numbers of the rows that pass, 16 bits each; returns how many. Vectorisable conditions come first,
+        together. Conditions that read memory are computed for the remaining rows, without a branch."""
         together = [a for a in first if a.operator.vectorises]
         apart = [a for a in first if not a.operator.vectorises]
         taken = rows
@@ -288,7 +287,7 @@ class ColumnarScan:
 
 
 def _number(k: PipelineKernel, chosen: Val | None, at: Val) -> Val:
-    """The number of a chosen row; all are chosen if there is no list."""
+    """The number of a chosen row. Without a list all rows are chosen."""
     return at if chosen is None else k.load("i16", chosen, at).uto("i64")
 
 
@@ -303,7 +302,7 @@ class Pipeline:
     program: Program | None = field(default=None, repr=False)
 
     def emit(self) -> Program:
-        """The kernel of this pipeline; emitted once, or found where an earlier process has left it."""
+        """The kernel of this pipeline: emitted once, or found in the store of an earlier process."""
         if self.program is None:
             self._probe()
             about = program_store.described(self)
@@ -325,8 +324,7 @@ class Pipeline:
         return Program(k.module, k.slots, k.sites, reads)
 
     def _probe(self) -> None:
-        """A dry run into a kernel that is thrown away: the sink sees the row as it will arrive and lays out its
-        state."""
+        """A dry run into a discarded kernel: the sink sees the row as it will arrive and lays out its state."""
         if not self.sink.needs_probe:
             return
         k = PipelineKernel(Module())
@@ -336,8 +334,9 @@ class Pipeline:
         k.function.body.clear()
 
     def _outline(self, k: PipelineKernel, row: CachedRow, at: int) -> None:
-        """Show the sink what the operators from number `at` on make of a row. (A function inside `_probe` that called
-        itself would hold on to the pipeline, and with it to all of its code, until somebody looks for garbage.)"""
+        """Show the sink what the operators from number `at` on make of a row. (A recursive function inside `_probe`
+        would be a reference cycle: it would keep the pipeline and all of its code alive until the next garbage
+        collection.)"""
         if at == len(self.operators):
             self.sink.probe(k, row)
         else:
@@ -373,19 +372,18 @@ class Pipeline:
         self.source.select(k, record, rows, first, fetching, lambda row: self._row(k, row))
 
     def _first(self) -> list[Ahead]:
-        """The operators at the head that are decided for many rows at once. A probe among them adds columns, and an
-        operator that names one of these has to wait for it. One that counts the rows that it leaves out sees them all,
-        or waits for those before it."""
+        """The operators at the head that are decided for many rows at once. A probe among them adds columns; an
+        operator that uses one of these has to wait for it. An operator that counts rejected rows must see all rows, or
+        wait for those before it."""
         first = [a for a in self._ahead(lambda o: o.selects) if a.operator.selects]
         return list(takewhile(lambda a: not a.operator.tallies or (a is first[0] and not a.renames), first))
 
     def _fetching(self) -> list[Ahead]:
-        """The operators at the head that have memory fetched ahead: those behind which rows are still those of the
-        scan."""
+        """The operators at the head that prefetch memory: until then rows are still those of the scan."""
         return [a for a in self._ahead(lambda o: o.selects or o.fetches) if a.operator.fetches]
 
     def _ahead(self, looks: Callable[[Operator], Any]) -> list[Ahead]:
-        """The operators at the head that look at columns of the scan alone, be it by other names."""
+        """The operators at the head that use only columns of the scan, possibly renamed."""
         if not isinstance(self.source, ColumnarScan):
             return []
         known, found = {c.name for c in self.source.columns}, []

@@ -1,9 +1,9 @@
 """Programs on disk: a pipeline that an earlier process has emitted is not emitted again.
 
-An entry is found by a description of the pipeline: everything that its source, operators and sink hold once the sink
-has seen a row (expressions, layouts, bounds, dictionaries). A pipeline that holds something else than plain values is
-not described, and is emitted as ever. The entry has what the host must know (slots, failure sites) and the fingerprint
-of the object code (`kernels/codegen/object_cache.py`). KIR is made when somebody asks for it."""
+The key is a description of the pipeline: everything that its source, operators and sink hold after the sink has seen a
+row (expressions, layouts, bounds, dictionaries). A pipeline that holds anything but plain values has no description,
+and is always emitted. An entry holds what the host must know (slots, failure sites) and the fingerprint of the object
+code (`kernels/codegen/object_cache.py`). KIR is emitted only on request."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ FORMAT = 2
 """Part of the key: raise it when entries are written differently."""
 
 CHECKED = False
-"""Whether each program that is kept is looked at for what emission has changed; tests turn it on."""
+"""Whether stored programs are checked for side effects of emission. Tests turn it on."""
 
 _PLAIN = frozenset((type(None), int, str, bool, float, bytes))
 _EMISSION = (Val, Var, Kernel, Datum)
-"""What operators keep while they emit; it means nothing afterwards."""
+"""Values that operators keep during emission. They mean nothing afterwards."""
 
 
 def is_on() -> bool:
-    """Whether programs are kept; TSQL_STORED_PLANS=0 says no, and so does having no cache at all."""
+    """Whether programs are stored. Off if TSQL_STORED_PLANS=0 or if there is no cache."""
     return os.environ.get("TSQL_STORED_PLANS") != "0" and cache_directory() is not None
 
 
 class Description:
-    """What a pipeline is made of, as a digest, and the dictionaries that it refers to in the order in which they are
-    met."""
+    """A digest of a pipeline's parts, and the dictionaries that it refers to in order of first use."""
 
     def __init__(self, pipeline: Any):
         self.dictionaries: list[Dictionary] = []
@@ -66,7 +65,7 @@ class Description:
             for one in value:
                 self._add(one)
             return
-        # Whether two expressions are one object decides whether they share a slot; types and tuples are values.
+        # Expressions that are the same object share a slot, so identity matters for them. Types and tuples are values.
         met = self._met.get(id(value))
         if met is not None:
             self.words.append((met,))
@@ -108,7 +107,7 @@ class Description:
             and not isinstance(value, _EMISSION)
             and hasattr(value, "__dict__")
         ):
-            # What is computed once and kept follows from the rest.
+            # Cached attributes follow from the rest.
             own = {
                 name: one
                 for name, one in value.__dict__.items()
@@ -121,12 +120,11 @@ class Description:
             raise NotPlain(f"{kind.__module__}.{kind.__qualname__} cannot be described")
 
     def name_of(self, value: Any) -> str | None:
-        """The number of a dictionary among those of the description, by which an entry refers to it; None for other
-        values."""
+        """The number of a dictionary in the description, by which an entry refers to it; None for other values."""
         return next((str(number) for number, one in enumerate(self.dictionaries) if one is value), None)
 
     def difference(self, other: Description | None) -> str:
-        """Where two descriptions part."""
+        """Where two descriptions differ."""
         after = [] if other is None else other.words
         at = next(
             (i for i, (a, b) in enumerate(zip(self.words, after, strict=False)) if a != b),
@@ -154,7 +152,7 @@ def _fields(kind: type) -> tuple[tuple[str, str], tuple[str, ...]] | None:
 
 
 def _digest(dictionary: Dictionary) -> str:
-    """The strings of a dictionary in short; kept with it."""
+    """A digest of a dictionary's strings; kept with it."""
     known = dictionary.__dict__.get("_digest")
     if known is None:
         found = hashlib.sha256(f"{dictionary.values.type} {len(dictionary)} {dictionary.values.offset}".encode())
@@ -166,7 +164,7 @@ def _digest(dictionary: Dictionary) -> str:
 
 
 def described(pipeline: Any) -> Description | None:
-    """The description of a pipeline whose sink has been laid out; None if there is none, or nothing is kept."""
+    """The description of a pipeline whose sink is laid out; None if it has none, or nothing is stored."""
     if not is_on():
         return None
     try:
@@ -176,7 +174,7 @@ def described(pipeline: Any) -> Description | None:
 
 
 class KnownModule(Module):
-    """A module whose fingerprint is known; `make` gives its functions if they are needed after all."""
+    """A module with a known fingerprint. `make` emits its functions if they are needed."""
 
     __slots__ = ("_known", "_made", "_make")
 
@@ -200,7 +198,7 @@ class KnownModule(Module):
 
 
 def find(about: Description, make: Any) -> Program | None:
-    """The program of a pipeline of this description; `make` emits its module."""
+    """The stored program of a pipeline with this description; `make` emits its module."""
     data = read_entry("program", about.key, code_identity())
     if data is None:
         return None
@@ -228,9 +226,9 @@ def _check(fingerprint: Any, slots: Any, sites: Any, reads: Any) -> None:
 
 
 def keep(about: Description, pipeline: Any, program: Program) -> None:
-    """Have a program written, unless a slot holds what is not plain. A process that finds it does not emit: whatever
-    emission leaves behind in the pipeline must be part of the program, or of what nobody asks for later (`transient`),
-    as `CHECKED` makes sure of."""
+    """Store a program, unless a slot holds a value that is not plain. A process that finds it does not emit. So
+    whatever emission leaves in the pipeline must be part of the program or unused later (`transient`); `CHECKED`
+    verifies this."""
     if CHECKED:
         after = described(pipeline)
         assert after is not None and after.words == about.words, (

@@ -1,5 +1,4 @@
-"""Rows while a kernel is emitted: where the values of columns come from, loaded on first use and remembered per
-scope."""
+"""Rows during emission: where the values of columns come from. They are loaded on first use and cached per scope."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 
 class CachedRow:
-    """Base of rows: `column` asks `make` once per open scope (a value made inside a branch is not visible after it)."""
+    """Base of rows. `column` calls `make` once per open scope: a value made inside a branch is not visible after it."""
 
     mask: Val | None = None
-    """Where set, the row counts only if this holds (see operators.filter)."""
+    """If set, the row counts only where this holds (see operators.filter)."""
 
     def __init__(self) -> None:
         self._cache: dict[str, tuple[object, Datum]] = {}
@@ -39,13 +38,13 @@ class CachedRow:
 
 
 POSITION = "#position"
-"""The name under which rows offer their position in the input to aggregates that depend on order."""
+"""The column of a row's position in the input, for aggregates that depend on order."""
 
 
 @dataclass(frozen=True, eq=False)
 class CodeDatum(Datum):
-    """A string that is a code of a dictionary: `code` is the code (0 for NULL), `column` tells of the dictionary,
-    `record` is the address of its record in memory, `stored` the code as it lies in the column (anything for NULL)."""
+    """A string given as a dictionary code. `code`: the code (0 for NULL). `column`: describes the dictionary. `record`:
+    the address of its record in memory. `stored`: the code as stored in the column (arbitrary for NULL)."""
 
     code: Val = field(kw_only=True)
     column: SourceColumn = field(kw_only=True)
@@ -93,7 +92,7 @@ class MorselRow(CachedRow):
 
 @dataclass
 class SelectedRow(MorselRow):
-    """A row for which the conditions of `passed`, the selecting operators above its scan, hold."""
+    """A row that satisfies the conditions of `passed`, the selecting operators above its scan."""
 
     passed: tuple[Any, ...] = ()
 
@@ -135,7 +134,7 @@ def load_column(
 def dictionary_string(
     k: PipelineKernel, column: SourceColumn, dictionary: Val, code: Val, valid: Val | None
 ) -> CodeDatum:
-    """The string of a code; NULL rows may hold any code, so theirs is replaced by 0."""
+    """The string of a code. NULL rows may hold any code, so it is replaced by 0."""
     offset_type = "i64" if column.layout.wide_dictionary else "i32"
     safe = code if valid is None else k.select(valid, code, k.i64(0))
     offsets = k.load("ptr", dictionary)
@@ -147,12 +146,12 @@ def dictionary_string(
 
 
 def dictionary_pointer(k: PipelineKernel, column: SourceColumn) -> Val:
-    """The record of a dictionary that holds for all rows."""
+    """The record of a dictionary shared by all rows."""
     return k.slot(Slot("dictionary", None, column.dictionary), ("ptr",))[0]
 
 
 class DerivedRow(CachedRow):
-    """A projection: named expressions over another row, evaluated when they are asked for."""
+    """A projection: named expressions over another row, evaluated on first use."""
 
     def __init__(self, parent: CachedRow, expressions: Mapping[str, Expr]):
         super().__init__()
@@ -176,7 +175,7 @@ class MaskedRow(CachedRow):
 
 
 class ValueRow(CachedRow):
-    """A row whose values are already there."""
+    """A row whose values already exist."""
 
     def __init__(self, values: dict[str, Datum]):
         super().__init__()

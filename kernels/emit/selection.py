@@ -1,8 +1,8 @@
-"""Which predicates are decided for a run of rows at once, before the rest of the pipeline sees any of them.
+"""Which predicates are decided for many rows at once, before the rest of the pipeline sees any of them.
 
-A filter that lets few rows through costs a mispredicted branch, or a wait for memory, for each of them. Where a cheap
-condition tells most of the others apart, `ColumnarScan.select` computes it for some thousand rows in a loop of vector
-instructions, gathers the numbers of the rows that pass, and runs the pipeline over these alone.
+A filter that few rows pass costs a mispredicted branch, or a wait for memory, for each of them. Where a cheap condition
+rejects most of the other rows, `ColumnarScan.select` computes it for a few thousand rows in a vectorised loop, gathers
+the numbers of the rows that pass, and runs the pipeline over these only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tsql.kernels.functions.registry import SCALARS
 
 
 def is_plain(expr: Expr) -> bool:
-    """Arithmetic, comparisons and logic over fixed-width values: nothing that needs a branch or a call."""
+    """Arithmetic, comparisons and logic over fixed-width values, without branches or calls."""
     for node in expr.walk():
         match node:
             case Column() | Literal() | Parameter():
@@ -39,7 +39,7 @@ def is_plain(expr: Expr) -> bool:
 
 
 def is_safe(expr: Expr) -> bool:
-    """Plain, and without failures: it may be computed for rows that an earlier filter would have held back."""
+    """Plain, and cannot fail: it may be computed for rows that an earlier filter would reject."""
     return is_plain(expr) and not any(
         isinstance(e, Cast) or (isinstance(e, Call) and _can_fail(e)) for e in expr.walk()
     )
@@ -50,7 +50,7 @@ def _can_fail(call: Call) -> bool:
 
 
 def is_selectable(expr: Expr) -> bool:
-    """Whether a cheap condition holds for all rows that pass the predicate, and for few others."""
+    """Whether there is a cheap condition that holds for all rows that pass the predicate, and for few others."""
     return (
         is_safe(expr)
         or string_equality(expr) is not None
@@ -69,7 +69,7 @@ def string_equality(expr: Expr) -> tuple[Column, Literal] | None:
 
 
 def decides(k: PipelineKernel, expr: Expr, row: Row) -> bool:
-    """Whether the condition of a predicate over this row is the predicate itself."""
+    """Whether the cheap condition of a predicate over this row is the predicate itself."""
     equality = string_equality(expr)
     if equality is not None:
         return isinstance(row.column(k, equality[0].name), CodeDatum)

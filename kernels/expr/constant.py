@@ -1,5 +1,4 @@
-"""Evaluates constant expressions at plan time, with the interpreter of the kernel language: the same meaning as at run
-time."""
+"""Evaluates constant expressions at plan time with the KIR interpreter: the same meaning as at run time."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from tsql.kernels.expr.nodes import Expr, Literal, Parameter, rewrite
 
 RESULT_BYTES = 64
 MOST_TURNS = 100_000
-"""Loops may go round so many times while a constant is computed; that is some tenths of a second."""
+"""The most loop rounds while a constant is computed; that takes some tenths of a second."""
 
 LONGEST_TEXT = 1 << 20
 _libc = ctypes.CDLL(None)
@@ -24,8 +23,8 @@ _libc.free.argtypes = [ctypes.c_void_p]
 
 
 def evaluate(expr: Expr) -> Literal | None:
-    """The value of an expression over literals only; None if it fails (it then fails at run time, with its position),
-    or if computing it takes long or gives a long text, which the plan should not carry."""
+    """The value of an expression over literals only. None if it fails (it then fails at run time, with its position),
+    or if it takes long or gives a long text, which the plan should not carry."""
     module = Module()
     k = PipelineKernel(module)
     d = emit(k, expr, ValueRow({})).wide()

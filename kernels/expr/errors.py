@@ -67,7 +67,8 @@ class BindError(TsqlError):
 
 
 class UnknownTableError(BindError):
-    """A query reads a table that is not there. `table` is its name; None after a journey between processes."""
+    """A query reads a table that does not exist. `table` is its name; None after the error was sent between
+    processes."""
 
     table: str | None = None
 

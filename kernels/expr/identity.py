@@ -1,5 +1,4 @@
-"""Which code this is: part of the key of whatever one process keeps for the next that the code decides and the key does
-not show."""
+"""The identity of this code: part of the key of whatever one process stores for the next and depends on the code."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ PACKAGES = ("tsql", "tsql.backends", "tsql.planner", "tsql.kernels")
 @cache
 def code_identity() -> str:
     """A digest of the names, sizes and times of this package's files, of Python's version and of where and when sqlglot
-    was installed; computed once in a process. (To look sqlglot's version up in its metadata takes ten times as
-    long.)"""
+    was installed; computed once per process. (Reading sqlglot's version from its metadata takes ten times as long.)"""
     files: list[tuple[str, int, int]] = []
     for package in PACKAGES:
         for folder in _folders(package):

@@ -1,8 +1,8 @@
 """Frozen values as plain data and back: plans, expressions and layouts as JSON that the next process reads.
 
-`encode` takes any graph of dataclasses of this package over numbers, texts and tuples; what is the same object there is
-the same object after `decode`. Things that only live in a process (tables, dictionaries) are named by the caller.
-Nothing in the data is code: a class is found by its name in this package, and must have the fields that it had."""
+`encode` takes any graph of this package's dataclasses over numbers, texts and tuples. Object identity is preserved by
+`decode`. Objects that exist only in a process (tables, dictionaries) are named by the caller. The data contains no
+code: a class is found by its name in this package, and must still have the same fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 ROOTS = ("tsql.planner.", "tsql.kernels.")
-"""Where the classes of values are. What is defined elsewhere is not written."""
+"""Where the classes of values are defined. Others are not written."""
 
 Name = Callable[[Any], str | None]
 Resolve = Callable[[str], Any]
@@ -29,7 +29,7 @@ class Damaged(ValueError):
 
 
 class _Encoder:
-    """Objects are numbered as they are completed, so that each is written after what it refers to."""
+    """Objects are numbered when complete, so each is written after what it refers to."""
 
     def __init__(self, name: Name):
         self.name = name

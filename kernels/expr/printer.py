@@ -46,8 +46,7 @@ TIME_UNITS = (
     ("millisecond", 1_000),
     ("microsecond", 1),
 )
-"""The units in which intervals are shown, and their microseconds: the largest of which there is a whole number is
-taken."""
+"""The units in which intervals are shown, and their microseconds. The largest unit with a whole number is used."""
 
 
 def expression_sql(expr: Expr) -> str:
@@ -181,7 +180,7 @@ def _arguments(name: str, args: tuple[Expr, ...]) -> list[str]:
 
 
 def _is_short(literal: Literal) -> bool:
-    """Whether a reader takes the digits alone for an INTEGER."""
+    """Whether a reader takes the bare digits for an INTEGER."""
     return literal.dtype.is_integer and literal.value is not None and abs(literal.value) < 2**31
 
 
@@ -222,7 +221,7 @@ def _escape(character: str) -> str:
 
 
 def _natural(value: Any, dtype: Type) -> bool:
-    """Whether a number without a cast reads as this very type."""
+    """Whether a number without a cast reads as exactly this type."""
     if dtype.name == "INTEGER":
         return True
     if dtype.name == "BIGINT":

@@ -31,7 +31,7 @@ class Statistics:
 
 
 class LazyColumns(Mapping[str, ColumnStatistics]):
-    """Statistics of columns that are computed one by one when they are asked for (footers of wide files are large)."""
+    """Column statistics that are computed one by one on first use (footers of wide files are large)."""
 
     def __init__(self, names: tuple[str, ...], compute: Callable[[str], ColumnStatistics]):
         self._names = dict.fromkeys(names)

@@ -1,1 +1,1 @@
-"""Scalar functions, one module per group. `registry.SCALARS` imports them all when one is looked for."""
+"""Scalar functions, one module per group. `registry.SCALARS` imports them all on the first lookup."""

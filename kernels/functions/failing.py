@@ -1,4 +1,4 @@
-"""error: fails with a message of its own, where a row reaches it."""
+"""error: fails with the given message if a row reaches it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Calls of host functions in expressions: functions that a library computes per batch, outside of the kernel. Lowering
-looks for them, and the run puts columns in their place."""
+finds them, and the run replaces them by columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def innermost(expressions: tuple[Expr, ...]) -> list[Call]:
     """Host calls whose arguments hold no host call; each distinct call once."""
     found: dict[Call, None] = {}
     for expression in expressions:
-        # An expression without any, which is most of them, is looked at once and not in every run.
+        # Most expressions have none: the result is cached, so each is searched once and not in every run.
         if expression.__dict__.get("_has_no_host_call"):
             continue
         before = len(found)

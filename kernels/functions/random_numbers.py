@@ -1,8 +1,8 @@
-"""random(): a number of a row, made of the row's place among the rows, of the place of the call in the query, and of
-when the query began.
+"""random(): a number per row, computed from the row's number, the call's number in the query, and the query's start
+time.
 
-It is a function of its arguments, as all functions are, so that a plan may compute it twice: the binder
-(`planner/bind/forms.py`) gives each call a number of its own, and each row the number that row_number() gives it."""
+Like all functions it depends only on its arguments, so a plan may compute it twice. The binder
+(`planner/bind/forms.py`) gives each call its own number, and each row the number of row_number()."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GOLDEN = -0x61C8864680B583EB
 
 @function("random_of_row", args=(BIGINT, BIGINT), returns=DOUBLE)
 def random_of_row(k: PipelineKernel, row: Datum, call: Datum) -> Val:
-    """A number from 0 up to, but not, 1."""
+    """A number in [0, 1)."""
     # The finalizer of splitmix64, over steps of the golden ratio, twice: neighbouring rows and calls have nothing in
     # common.
     z = now(k) * _GOLDEN + call.value

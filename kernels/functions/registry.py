@@ -86,8 +86,8 @@ F = TypeVar("F", bound=Overload)
 
 
 class Registry(Generic[F]):
-    """All overloads by lower-case name. The modules of `package` register them, and are imported when somebody first
-    looks for one: a process that finds its plans and programs on disk needs few of them."""
+    """All overloads by lower-case name. The modules of `package` register them, and are imported on the first lookup: a
+    process that finds its plans and programs on disk needs few of them."""
 
     def __init__(self, package: str) -> None:
         self._package = package
@@ -108,7 +108,7 @@ class Registry(Generic[F]):
         return self._overloads
 
     def fill(self) -> None:
-        """Import the modules now. Who will look for functions anyway does so among its own imports, and not in the
+        """Import the modules now. A module that will need functions anyway calls this among its own imports, not in the
         middle of a query."""
         with self._lock:
             # A module that looks for a function while it is imported finds those that are there.
@@ -116,8 +116,8 @@ class Registry(Generic[F]):
                 self._fill()
 
     def _fill(self) -> None:
-        """Import all modules of the package. Overloads stand in the order in which this imports their modules; those
-        of modules that were imported before, for what else is in them, come first."""
+        """Import all modules of the package. Overloads are in the order of these imports; those of modules that were
+        imported earlier for other reasons come first."""
         import pkgutil
 
         self._filling = True

@@ -16,8 +16,7 @@ LARGEST_UNIT = 5
 
 @routine("size_text", ("ptr", "i64", "i64"), "ptr")
 def size_text(k: Kernel, ctx: Val, value: Val, multiplier: Val) -> None:
-    """The number in the largest unit of which there is one or more, with a digit behind the point that is cut, not
-    rounded."""
+    """The number in the largest unit that it reaches, with one digit after the point, truncated and not rounded."""
     record, start = new_record(k, ctx, k.i64(48))
     at, magnitude = put_sign(k, start, value)
     unit, power = k.var(k.i64(0)), k.var(k.i64(1))

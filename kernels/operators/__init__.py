@@ -1,2 +1,2 @@
-"""The operators of pipelines, a file each: sources that give rows, operators that pass them on, sinks that keep them.
-`kernels/emit/pipeline.py` has their base classes."""
+"""The operators of pipelines, one file each: sources produce rows, operators pass them on, sinks keep them. The base
+classes are in `kernels/emit/pipeline.py`."""

@@ -1,7 +1,7 @@
-"""Choose: writes down which rows of a batch pass, so that the columns that come later are decoded for these alone.
+"""Choose: records which rows of a batch pass, so that later columns are decoded for these rows only.
 
-`Admit` stands for a join in front of it: a row without a partner is told apart by the join's directory, as far as that
-can tell. The join itself is done by the pipeline behind (`backends/local/run/late_decoding.py`)."""
+`Admit` stands in for a join: the join's directory rejects rows without a partner, as far as it can. The join itself is
+done by the next pipeline (`backends/local/run/late_decoding.py`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tsql.kernels.emit.rows import POSITION, CachedRow, SelectedRow
 from tsql.kernels.operators.join.hash_join import Probe
 
 LAST_ROW = (1 << 31) - 1
-"""Stands behind the last number that is written: greater than all rows."""
+"""Written after the last row number: greater than all rows."""
 
 
 class Choose(Sink):
-    """The numbers of the rows, as i32. The state is the address that the host has written them to, and how many there
-    are; a row's number is its position, which is why a batch starts at position 0."""
+    """The numbers of the rows, as i32. The state holds the address for them, given by the host, and their count. A
+    row's number is its position, so a batch starts at position 0."""
 
     state_bytes = 16
 
@@ -39,7 +39,7 @@ class Choose(Sink):
 
 
 class Admit(Operator):
-    """Passes rows on that may have a partner."""
+    """Passes on rows that may have a partner."""
 
     selects = True
     vectorises = False

@@ -1,9 +1,9 @@
 """Collect: writes rows into columns in Arrow's layout, chunk by chunk; the sink of results and of movement.
 
-State: (chunk records, count, capacity). A chunk record is `morsel number, rows, bytes` and, per column, four words:
-values, validity, string bytes, length of these. All buffers are malloc'ed here and belong to the host once a chunk is
-recorded. The rows of a chunk come from one morsel, so that the host can put chunks back into input order. A kernel
-whose values of a column cannot be NULL makes chunks without a bitmap for it, so that no two kernels write to one chunk.
+State: (chunk records, count, capacity). A chunk record is `morsel number, rows, bytes` and four words per column:
+values, validity, string bytes and their length. All buffers are malloc'ed here and belong to the host once a chunk is
+recorded. The rows of a chunk come from one morsel, so the host can restore the input order. A kernel writes no bitmap
+for a column that cannot be NULL, so two kernels never write to the same chunk.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 CHUNK_ROWS = 1 << 16
 FIRST_ROWS, NEXT_ROWS = 1 << 10, 1 << 14
-"""Room of a chunk that is filled across morsels: little in the first, since most results have few rows, and a page that
-is touched is of 2 MiB."""
+"""Capacity of a chunk that is filled across morsels. The first is small, since most results have few rows, and a
+touched page takes 2 MiB."""
 
 STATE_BYTES = 24
 RECORD_HEADER = 24
@@ -85,7 +85,7 @@ class OutputColumn:
 
 @lru_cache(maxsize=1024)
 def columns_of(schema: Schema) -> tuple[OutputColumn, ...]:
-    """All columns of a relation, as they are; each run of a plan asks for the same ones."""
+    """All columns of a relation, unchanged. Cached: each run of a plan asks for the same ones."""
     return tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema)
 
 
@@ -95,8 +95,8 @@ SPEC_BYTES = 24
 
 BUILDER_BYTES = 40
 WRITER_HEADER = STATE_BYTES + 24
-"""A writer's memory: the state (chunk records), then rows used, capacity, bytes; then per column values, validity, text
-(pointers), text used and text capacity."""
+"""A writer's memory: the state (chunk records); rows used, capacity, bytes; then per column pointers to values,
+validity and text, the text bytes used and the text capacity."""
 
 
 def column_spec(columns: tuple[OutputColumn, ...], nullable: list[bool]) -> bytes:
@@ -109,8 +109,8 @@ def column_spec(columns: tuple[OutputColumn, ...], nullable: list[bool]) -> byte
 
 @routine("chunk_open", ("ptr", "ptr", "ptr", "i64", "i64"), None)
 def chunk_open(k: Kernel, ctx: Val, writer: Val, spec: Val, columns: Val, capacity: Val) -> None:
-    """Allocate the buffers of a chunk of `capacity` rows. Bitmaps are zeroed, other memory is not. Where much has been
-    collected the host first takes what is recorded, however many rows one row of the input has become."""
+    """Allocate the buffers of a chunk of `capacity` rows. Only bitmaps are zeroed. If much has been collected, the host
+    first takes the recorded chunks, even if one input row became many rows."""
     with k.when(k.load("i64", k.offset(ctx, TAKEN)) > k.load("i64", k.offset(ctx, ROOM_AT))):
         k.call("make_room", ctx)
     bits = capacity.ushr(3) + 8
@@ -147,7 +147,7 @@ def chunk_open(k: Kernel, ctx: Val, writer: Val, spec: Val, columns: Val, capaci
 
 @routine("chunk_flush", ("ptr", "i64", "i64"), None)
 def chunk_flush(k: Kernel, writer: Val, columns: Val, number: Val) -> None:
-    """Record the open chunk, if it has rows; the next row opens a new one."""
+    """Record the open chunk if it has rows. The next row opens a new one."""
     used = k.load("i64", writer, 3)
     with k.when(used > 0):
         record = append_record(k, writer, columns * 32 + RECORD_HEADER)
@@ -167,7 +167,7 @@ def chunk_flush(k: Kernel, writer: Val, columns: Val, number: Val) -> None:
 
 @cache
 def end_chunk_module() -> Module:
-    """`main(writers, plan, count)` records the open chunks of so many writers, for the host, where a sink leaves chunks
+    """`main(writers, plan, count)` records the open chunks of `count` writers, for the host, where a sink leaves chunks
     open. The plan is i64 words: bytes from one writer to the next, columns."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
@@ -181,13 +181,13 @@ def end_chunk_module() -> Module:
 
 
 LARGE_TEXT = 1 << 30
-"""A chunk with so many bytes of strings in a column takes no further row: its offsets are 32 bits wide."""
+"""A chunk with this many string bytes in a column takes no further row: its offsets are 32 bits wide."""
 
 
 @routine("text_room", ("ptr", "ptr", "ptr", "i64"), "i64")
 def text_room(k: Kernel, ctx: Val, writer: Val, builder: Val, needed: Val) -> None:
-    """Make room for strings of `needed` bytes in all. Gives 0 and does nothing where the query may not have so much
-    memory."""
+    """Make room for strings of `needed` bytes in total. Returns 0 and does nothing if the query's memory limit forbids
+    it."""
     capacity = k.load("i64", builder, 4)
     grown = k.select(needed > LARGE_TEXT, needed, k.max(capacity * 2, needed * 2))
     used, limit = (
@@ -239,7 +239,7 @@ def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: in
 
 
 def has_validity(column: OutputColumn, datum: Datum) -> bool:
-    """Whether chunks have a bitmap for a column: not where its values are known to be there."""
+    """Whether chunks have a bitmap for a column: not if its values cannot be NULL."""
     return column.nullable and datum.valid is not None
 
 
@@ -267,7 +267,7 @@ def set_bit(k: PipelineKernel, bitmap: Val, at: Val, bit: Val) -> None:
 
 @routine("copy_bytes", ("ptr", "ptr", "i64"), None)
 def copy_bytes(k: Kernel, target: Val, source: Val, length: Val) -> None:
-    """memcpy that is quick for the short strings that most are."""
+    """memcpy that is fast for short strings, which are the most common."""
     with k.when(length <= 16):
         with k.when(length >= 8):
             head, tail = k.load("i64", source), k.load("i64", source + (length - 8))
@@ -293,14 +293,14 @@ def append_record(k: Kernel, state: Val, bytes: Val) -> None:
 
 
 class ChunkWriter:
-    """Appends rows to chunks; the open chunk lives in memory that the host zeroes (`writer_bytes`)."""
+    """Appends rows to chunks. The open chunk lives in memory that the host zeroes (`writer_bytes`)."""
 
     def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None, most: int = CHUNK_ROWS):
         self.columns, self.limit, self.most = columns, limit, most
         self.writer_bytes = WRITER_HEADER + BUILDER_BYTES * len(columns)
 
     def append(self, k: PipelineKernel, writer: Val, row: CachedRow, number: Val, expected: Val) -> None:
-        """Write one row; `number` is the morsel's, `expected` a guess of how many rows there will be."""
+        """Write one row. `number`: the morsel's number. `expected`: a guess of the total rows."""
         data = [emit(k, column.expr, row) for column in self.columns]
         spec = k.static(
             column_spec(self.columns, [has_validity(*pair) for pair in zip(self.columns, data, strict=True)])
@@ -323,11 +323,11 @@ class ChunkWriter:
 
 class Collect(Sink):
     """Writes the given columns. With `limit`, a morsel gives at most that many rows, and no morsel is started once the
-    morsels before it hold enough: these are a prefix of the input, so the first `limit` rows are among theirs.
+    morsels before it hold enough: these are a prefix of the input, so they contain the first `limit` rows.
 
-    With `by_morsel` a chunk ends with its morsel, so that chunks of workers that share their morsels can be put back
-    into input order; a worker that has its morsels for itself keeps the order anyway, and fills chunks across them.
-    `most` is the number of rows of the largest chunk."""
+    With `by_morsel` a chunk ends with its morsel. So the chunks of workers that share morsels can be put back into
+    input order. A worker with morsels of its own keeps the order anyway, and fills chunks across them. `most` is the
+    number of rows of the largest chunk."""
 
     def __init__(
         self,

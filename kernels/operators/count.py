@@ -1,4 +1,4 @@
-"""Count: counts the rows that pass, for `explain ANALYZE`. Rows go on as they came."""
+"""Count: counts the rows that pass, for `explain ANALYZE`. Rows are passed on unchanged."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from tsql.kernels.functions.datetime.presence import counts_rows
 
 
 class Filter(Operator):
-    """Passes a row on where the predicate is true. With `masked` there is no branch: the row goes on with a mask, which
-    a sink of one group folds into its arithmetic, so that the loop can use vector instructions. With `selects`, above a
-    scan, a cheap condition is computed for a run of rows first (see kernels/emit/selection.py)."""
+    """Passes on rows for which the predicate is true. With `masked` there is no branch: the row carries a mask, which a
+    sink with one group folds into its arithmetic, so the loop can use vector instructions. With `selects`, above a
+    scan, a cheap condition is computed for many rows first (see kernels/emit/selection.py)."""
 
     def __init__(self, predicate: Expr, masked: bool = False, selects: bool = False):
         self.predicate = predicate

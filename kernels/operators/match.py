@@ -1,9 +1,9 @@
-"""The source of a pipeline behind a match: walks the sorted rows of a shard, finds matches, and makes a row for each,
-or for each of their rows.
+"""The source of a pipeline behind a match: walks the sorted rows of a shard, finds matches, and gives one row per match
+or per matched row.
 
-Semantics: kernels/patterns/__init__.py. Required: the rows of a shard in one morsel, sorted by (by, order). State: what
-the search keeps (`matcher.py`), and the records of the match at hand. Cost: a pass over the rows for the conditions,
-the search, and for each match its rows."""
+Semantics: kernels/patterns/__init__.py. Required: the rows of a shard in one morsel, sorted by (by, order). State: that
+of the search (`matcher.py`), and the records of the current match. Cost: a pass over the rows for the conditions, the
+search, and the rows of each match."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from tsql.kernels.patterns.spec import MatchSpec
 from tsql.kernels.patterns.values import MatchValues, Seen, settled
 
 CHECK_STARTS = 1 << 10
-"""After so many starts the walk looks whether it shall stop."""
+"""Every this many starts the walk checks whether to stop."""
 
 
 class Told:
-    """The records of a match that is found, for the measures that see all of it (`whole`), or that see it row by
-    row."""
+    """The records of a match for the measures: those that see all of it (`whole`), or those that see it row by row."""
 
     def __init__(self, k: PipelineKernel, rows: PatternRows, reads: list[Read]):
         self.rows = rows
@@ -38,7 +37,7 @@ class Told:
             self.single = k.buffer(max(8, self.history.bytes))
 
     def record(self, k: PipelineKernel, depth: Val) -> Val:
-        """The record after so many rows."""
+        """The record after this many rows."""
         return self.single if self.linked is None else k.offset(self.linked.address, depth * self.history.bytes)
 
     def begin_match(self, k: PipelineKernel, rows: Val) -> None:
@@ -170,11 +169,11 @@ class _Walk:
         self.matcher.partition(k)
 
     def _tell(self, k: PipelineKernel, start: Val, each: Callable[[CachedRow], None]) -> None:
-        """Make the rows of the match that was found, if there is one."""
+        """Give the rows of the match, if one was found."""
         found = self.matcher.found.value
         rows = k.select(found, self.matcher.row.value - start, k.i64(0))
         self.number.set(self.number.value + found.uto("i64"))
-        # A row of no match is told of as that of an empty one would be, and is NULL all over.
+        # A row outside any match is treated as an empty match: all measures are NULL.
         with k.when(k.true if self.spec.output == "unmatched" else found):
             self.final.begin_match(k, rows)
             self.running.begin_match(k, rows)
@@ -194,7 +193,7 @@ class _Walk:
             self._make(k, start + depth, current, last, found if self.spec.output == "unmatched" else None, each)
 
     def _rows(self, k: PipelineKernel, found: Val, rows: Val, start: Val) -> Val:
-        """How many rows there are to be made where all of a match are."""
+        """The number of rows to give if all rows of a match are shown."""
         if self.spec.output == "matched":
             return k.select(found, rows, k.i64(0))
         alone = k.i64(0)
@@ -211,7 +210,7 @@ class _Walk:
         matched: Val | None,
         each: Callable[[CachedRow], None],
     ) -> None:
-        """Hand on a row of the result; `matched`: whether it is of a match at all."""
+        """Pass on a row of the result; `matched`: whether it belongs to a match."""
         place = (self.low.value, self.high.value, self.number.value)
         final, running = self.final.seen(k, last, *place), self.running.seen(k, current, *place)
 
@@ -235,7 +234,7 @@ class _Walk:
         )
 
     def _go_on(self, k: PipelineKernel, start: Val) -> None:
-        """Move the start, by AFTER MATCH SKIP where a match was found."""
+        """Advance the start; after a match, by AFTER MATCH SKIP."""
         found, stop = self.matcher.found.value, self.matcher.row.value
         following = k.var(start + 1)
         if self.spec.skip.kind != "to next row":

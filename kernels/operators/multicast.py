@@ -14,7 +14,8 @@ from tsql.kernels.operators.partition import Partition
 
 
 class Multicast(Partition):
-    """Rows to shards by number: each expression of `to` gives one, or NULL for none. A shard gets a row once."""
+    """Rows to shards by number: each expression of `to` gives a shard, or NULL for none. A shard gets a row at most
+    once."""
 
     def __init__(
         self,

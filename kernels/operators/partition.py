@@ -46,12 +46,12 @@ def _high_word(k: PipelineKernel, wide: Val) -> Val:
 class Partition(Sink):
     """Rows to shards by the hash of their key.
 
-    With `keep_order` chunks end with their morsel, so that the rows of a shard can be put into input order; without it
-    they are filled across morsels, which makes far fewer of them. `expected` is a guess of the rows per shard and
-    worker. With `leaves_open` the last chunks stay open at the end of a call, to be filled by the next one of the same
-    kernel: the host ends them (`end_chunks`). `level`: above 0, rows are placed by other bits than those that chose
-    their shard. `most`: rows of the largest chunk. `compact`: of an integer key the lowest bits choose the shard, mixed
-    with the others, so that the keys of a shard differ in the others, and are near each other if all keys are."""
+    With `keep_order` chunks end with their morsel, so the rows of a shard can be put into input order. Without it
+    chunks are filled across morsels, which makes far fewer of them. `expected`: a guess of the rows per shard and
+    worker. `leaves_open`: the last chunks stay open after a call, and the next call of the same kernel fills them; the
+    host ends them (`end_chunks`). `level`: above 0, rows are placed by other bits than those that chose their shard.
+    `most`: rows of the largest chunk. `compact`: the lowest bits of an integer key, mixed with the others, choose the
+    shard. So the keys of a shard differ in their upper bits, and are close together if all keys are."""
 
     def __init__(
         self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False,
@@ -65,7 +65,7 @@ class Partition(Sink):
             equal_hashes,
             keep_order,
         )
-        # A power of two, so that tables that grow do not change the kernel with every row.
+        # Rounded to a power of two, so that a growing table does not change the kernel with every row.
         self.chunk_rows = 4096 if expected is None else 1 << max(8, min(16, (expected + expected // 8).bit_length()))
         self.level, self.most, self.leaves_open, self.compact = level, most, leaves_open, compact
         self.writer = ChunkWriter(columns)
@@ -74,7 +74,7 @@ class Partition(Sink):
 
     @property
     def shift(self) -> int:
-        """How many bits of the key have chosen the shard alone; 0 if it was a hash."""
+        """How many bits of the key the shard determines; 0 if a hash chose it."""
         return self.shards.bit_length() - 1 if self.compact else 0
 
     def begin(self, k: PipelineKernel) -> None:
@@ -114,8 +114,8 @@ class Partition(Sink):
 
 
 def compact_shard(k: PipelineKernel, d: Datum, shards: int) -> Val:
-    """The shard of an integer, of so many as are a power of two: one in so many integers that follow each other is a
-    shard's."""
+    """The shard of an integer; `shards` is a power of two. Of `shards` consecutive integers each goes to another
+    shard."""
     bits = shards.bit_length() - 1
     value = number(d).value.to("i64")
     mixed = ((value >> bits) * -0x61C8864680B583EB).ushr(64 - bits)
@@ -124,7 +124,7 @@ def compact_shard(k: PipelineKernel, d: Datum, shards: int) -> Val:
 
 
 def shard_number(k: PipelineKernel, hash: Val, shards: int) -> Val:
-    """The shard of a hash; bits that the hash tables of the shards do not use for their slots."""
+    """The shard of a hash, from bits that the shards' hash tables do not use for their slots."""
     if shards & (shards - 1) == 0:
         return hash.ushr(40) & (shards - 1)
     return hash.ushr(40).urem(shards)

@@ -1,4 +1,4 @@
-"""Project: named expressions; nothing is computed until something further on asks for it."""
+"""Project: named expressions, computed only when a later step uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicate: each row as often as an expression says."""
+"""Replicate: repeats each row as often as an expression says."""
 
 from __future__ import annotations
 

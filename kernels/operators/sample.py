@@ -1,4 +1,4 @@
-"""Randomize: a random number beside each row, made of its position and a seed; `sample` filters and orders by it."""
+"""Randomize: adds a random number to each row, from its position and a seed; `sample` filters and orders by it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class RandomRow(CachedRow):
 
 
 class Randomize(Operator):
-    """Adds the column `#random`, evenly spread over 62 bits. `seed` is the name of a parameter of the run; `by_run`:
-    rows that lie together get the same number."""
+    """Adds the column `#random`, uniform over 62 bits. `seed` names a parameter of the run. `by_run`: adjacent rows get
+    the same number."""
 
     def __init__(self, seed: str, by_run: bool = False):
         self.seed, self.by_run = seed, by_run

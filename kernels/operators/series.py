@@ -1,8 +1,7 @@
-"""Series: for each row, a row for each value of a series; and a source that makes the values of a series without an
-input.
+"""Series: for each row, one row per value of a series; and a source that makes a series without an input.
 
-Integers are counted before the loop, in unsigned arithmetic, so that a series may span all of BIGINT. Times are added
-step by step, since a step of months depends on the value before it."""
+Integers are counted before the loop in unsigned arithmetic, so a series may span all of BIGINT. Times are added step by
+step, since a step of months depends on the previous value."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ class Series(Operator):
             loop(k, start, stop, step, valid, lambda value: self._push(k, row, value, push))
 
     def _push(self, k: PipelineKernel, row: CachedRow, value: Datum, push: Push) -> None:
-        """Pass on one row; scratch memory that it took is free for the next."""
+        """Pass on one row. The scratch memory that it took is free for the next."""
         used_at = k.offset(k.ctx, SCRATCH + 8)
         used = k.load("i64", used_at)
         push(k, SeriesRow(row, self.name, value))
@@ -101,7 +100,7 @@ class Series(Operator):
                 loop.stop_if(past | k.is_done())
                 each(Datum(start.type, (value,)))
                 if self.inclusive:
-                    # What is behind the last value may be no time.
+                    # The value after the last may not be a valid time.
                     loop.stop_if(value == last)
                 current.set(self._next(k, start.type, value, step))
 
@@ -131,7 +130,7 @@ class NumberRow(CachedRow):
 
 
 class SeriesScan:
-    """Makes the values of a series in registers: a morsel has its first value and the step in the words of the
+    """Makes the values of a series in registers. A morsel holds its first value and the step in the words of the
     column."""
 
     def __init__(self, name: str, dtype: Type, bounds: tuple[int, int] | None):

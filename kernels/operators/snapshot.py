@@ -1,15 +1,15 @@
 """The source of a pipeline behind a grouping of lifetimes: walks the sorted rows of a shard once and gives one row per
 group and maximal time in which the results of its aggregates do not change.
 
-Semantics: a row is alive in `[start, end)`, neither is NULL, and an end of infinity is open; times in which no row of a
-group is alive give nothing. Required: the rows of a shard in one morsel, sorted by (by, start). State, all of it of the
-group at hand: the rows alive with their ends (kernels/windows/lifetime_ends.py), the states of the aggregates
-(kernels/windows/lifetime_folds.py), and the row that is not given yet because the next may continue it. Cost: one step
-for each start and each end.
+Semantics: a row is alive in `[start, end)`. Neither is NULL; an end of infinity is open. Times in which no row of a
+group is alive give nothing. Required: the rows of a shard in one morsel, sorted by (by, start). State, all of the
+current group: the alive rows with their ends (kernels/windows/lifetime_ends.py), the states of the aggregates
+(kernels/windows/lifetime_folds.py), and the pending result row, which the next may continue. Cost: one step per start
+and per end.
 
-Live, it would be fed in the order of starts: `consume` puts rows into a heap by (start), `punctuate(t)` walks up to t
-and gives what ends before it, and the state to keep is the rows that are alive or wait to start, from which everything
-else follows."""
+A live run would be fed in the order of starts: `consume` puts rows into a heap by (start); `punctuate(t)` walks up to t
+and gives what ends before it. The state to keep is the rows that are alive or wait to start; the rest follows from
+them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ CHECK_STEPS = 4096
 @dataclass(frozen=True)
 class SnapshotShape:
     """What a grouping of lifetimes computes: groups by the columns `by`, of rows alive from `start` to `end`; results
-    have the lifetime `span`. ends: "any", "in_order" (rows end in the order in which they start) or "none" (they never
-    do)."""
+    have the lifetime `span`. ends: "any", "in_order" (rows end in the order of their starts) or "none" (they never
+    end)."""
 
     by: tuple[Column, ...]
     start: Column
@@ -60,7 +60,7 @@ class SnapshotRow(CachedRow):
 
 
 class WaitingRows:
-    """The result that is not given yet."""
+    """The pending result."""
 
     def __init__(self, k: PipelineKernel, shape: SnapshotShape):
         self.there = k.var(k.false)
@@ -68,7 +68,7 @@ class WaitingRows:
         self.values = {name: KeptStates(k, call.type) for name, call in shape.aggregates}
 
     def continued_by(self, k: PipelineKernel, now: Val, values: dict[str, KeptStates]) -> Val:
-        """i1: whether it ends now, and has these values."""
+        """i1: whether the pending result ends now and has these values."""
         same = self.there.value & (self.end.value == now)
         for name, kept in self.values.items():
             same = same & not_distinct(k, kept.get(), values[name].get())
@@ -99,7 +99,7 @@ class SnapshotScan:
             fold.begin(k, numbered, ends)
         waiting = WaitingRows(k, self.shape)
         now_values = {name: KeptStates(k, call.type) for name, call in self.shape.aggregates}
-        # Memory that the query may not have is not there: then there is no walk.
+        # If the query's memory limit is reached, the memory is missing: then there is no walk.
         with k.when(k.status.value == 0):
             SnapshotWalk(k, self.shape, numbered, ends, folds, waiting, now_values, position).run(k, each)
         for kept in (*waiting.values.values(), *now_values.values()):
@@ -180,7 +180,7 @@ class SnapshotWalk:
         return self.rows.value(k, self.shape.start, row).wide().value
 
     def _give(self, k: PipelineKernel, condition: Val, each: Callable[[CachedRow], None]) -> None:
-        """Give the result that waits: nothing continues it."""
+        """Give the pending result: nothing continues it."""
         with k.when(condition):
             results = self.waiting.results(self.shape.span)
             each(SnapshotRow(self.rows.at(self.waiting.row.value), self.position + self.given.value, results))

@@ -1,9 +1,9 @@
-"""Top: the first rows by some order, in a bounded heap whose root is the worst row kept. A row that does not beat the
-root costs one comparison; nothing is sorted here.
+"""Top: the first rows of an order, in a bounded heap whose root is the worst row kept. A row that does not beat the
+root costs one comparison. Nothing is sorted here.
 
-State: rows kept (i64), then a heap of entry addresses, then the entries: sort keys, the row's position (which makes the
-order total: ties go to the earlier row), and the columns. Strings of an entry are malloc'ed and reused when it is
-replaced."""
+State: rows kept (i64), then a heap of entry addresses, then the entries: sort keys, the row's position, and the
+columns. The position makes the order total: ties go to the earlier row. Strings of an entry are malloc'ed and reused
+when it is replaced."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.runtime.text.strings import str_cmp
 
 LARGEST = 1 << 17
-"""Beyond so many rows a full sort is better than a heap."""
+"""Above this many rows a full sort is better than a heap."""
 
 
 class StoredField:
-    """A value in an entry: a flag for NULL, then its words; strings have a capacity behind pointer and length."""
+    """A value in an entry: a NULL flag, then its words; strings have a capacity after pointer and length."""
 
     def __init__(self, field: KeyField, start: int):
         self.field = field
@@ -278,7 +278,7 @@ class TopScan:
 
     @property
     def signature(self) -> object:
-        """What its code depends on: the entries lie as the sink that made them has laid them out."""
+        """What its code depends on: the entry layout of the sink that made the entries."""
         return id(self.sink)
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:

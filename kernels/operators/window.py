@@ -1,10 +1,9 @@
-"""The source of a pipeline behind a window: walks the sorted rows of a shard once and computes all window functions on
-the way.
+"""The source of a pipeline behind a window: walks the sorted rows of a shard once and computes all window functions.
 
-Semantics: rows that agree on `by` are a partition, rows of it that agree on `order` are peers. Required: the rows of a
-shard in one morsel, sorted by (by, order). State: what each call keeps (kernels/windows), freed at the end of the walk.
-Cost: one pass; what a row costs does not depend on the size of its frame, but for the calls that `explain` shows as
-made anew for each frame. Walks over a part of the rows only are in `window_parts.py`."""
+Semantics: rows that agree on `by` are a partition; rows of a partition that agree on `order` are peers. Required: the
+rows of a shard in one morsel, sorted by (by, order). State: that of each call (kernels/windows), freed at the end of
+the walk. Cost: one pass. The cost per row does not depend on the frame size, except for calls that `explain` shows as
+recomputed for each frame. Walks over only a part of the rows are in `window_parts.py`."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ class WindowScan:
 
     stable = False
     inside = False
-    """Whether the walk may begin inside of a partition that it must find out about."""
+    """Whether the walk may begin inside of a partition and must find its bounds."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class WindowScan:
         for one in evaluators.values():
             one.begin(k, numbered)
         place = Place(k, numbered, self.inside)
-        # Memory that the query may not have is not there: then there is no walk.
+        # If the query's memory limit is reached, the memory is missing: then there is no walk.
         with k.when(k.status.value == 0):
             for one in evaluators.values():
                 one.prepare(k, numbered)
@@ -77,17 +76,17 @@ class WindowScan:
             one.end(k)
 
     def span(self, pointers: Pointers, rows: Val) -> tuple[Val | None, Val]:
-        """The number of the first row of the walk (None: 0), and how many rows there are to be seen."""
+        """The number of the first row of the walk (None: 0), and the number of rows that are visible."""
         return None, rows
 
     def resume(self, k: PipelineKernel, place: Place, first: Val | None, evaluators: list[Evaluator]) -> None:
-        """Make the walk begin somewhere else than at the first row."""
+        """Make the walk begin at another row than the first."""
 
     def suspend(self, k: PipelineKernel, place: Place, evaluators: list[Evaluator]) -> None:
-        """Keep what a walk over the rows that follow needs."""
+        """Save what the walk over the following rows needs."""
 
     def _enter(self, k: PipelineKernel, place: Place, evaluators: list[Evaluator]) -> None:
-        """Where a partition or a group of peers begins, find its end."""
+        """At the start of a partition or a group of peers, find its end."""
         row = place.row
         with k.when(row == place.end):
             place.start = self.run_start(k, place, self.by, k.i64(0))
@@ -104,17 +103,17 @@ class WindowScan:
                 place.group = place.group + 1
 
     def run_start(self, k: PipelineKernel, place: Place, keys: tuple[Expr, ...], limit: Val) -> Val:
-        """The first row, not before `limit`, from which on all rows up to the current one agree with it in the keys;
-        the row is the first of its run, or of the walk."""
+        """The first row, not before `limit`, from which on all rows up to the current one agree in the keys. Here the
+        current row is the first of its run, or of the walk."""
         return place.row
 
     def groups_before(self, k: PipelineKernel, place: Place) -> Val:
-        """The number of the group of peers before that of the current row, which is the first of its partition or of
-        the walk."""
+        """The number of the group of peers before the current row's, which is the first row of its partition or of the
+        walk."""
         return k.i64(-1)
 
     def run_end(self, k: PipelineKernel, place: Place, keys: tuple[Expr, ...], limit: Val) -> Val:
-        """The first row behind the current one that differs from it in the keys."""
+        """The first row after the current one that differs in the keys."""
         if not keys:
             return limit
         at = k.var(place.row + 1)

@@ -1,18 +1,18 @@
-"""Walks over a part of the rows of a window: by several workers side by side, or block by block where not all rows fit
+"""Walks over a part of a window's rows: by several workers in parallel, or block by block if not all rows fit in
 memory.
 
-A morsel record has one more column, `PART`, whose words say which rows the walk is over (`part_words`).
+A morsel record has one more column, `PART`, whose words say which rows the walk covers (`part_words`).
 
-`WindowPart`: all rows of the shard are in memory, each worker walks over some of them. What its first row needs to know
-of the rows before it is found there: its partition and its peers by binary search, the state of a frame that begins
-with the partition by adding the rows again (without results, and in the same order, so that sums of floats are those of
-one walk).
+`WindowPart`: all rows of the shard are in memory, and each worker walks over some of them. What its first row needs of
+the rows before it is found there: its partition and its peers by binary search; the state of a frame that begins with
+the partition by adding those rows again. They are added without results and in the same order, so sums of floats are
+those of one walk.
 
-`WindowBlock`: only some rows before and behind those of the walk are in memory. Rows keep the numbers that they have in
-the whole input, and the addresses of columns are moved back by as much. A record in memory (`CARRY_HEADER` words, then
-variables) is read when a walk begins and written when it ends. Its header says whether there was a walk before, and
-where the partition and the peers of the last row in memory end. Required: of each call, that `kernels/windows/halo.py`
-knows the rows that it looks at."""
+`WindowBlock`: only some rows before and behind those of the walk are in memory. Rows keep their numbers in the whole
+input; column addresses are moved back accordingly. A record in memory (`CARRY_HEADER` words, then variables) is read
+when a walk begins and written when it ends. Its header says whether there was a walk before, and where the partition
+and the peers of the last row in memory end. Required: `kernels/windows/halo.py` knows the rows that each call looks
+at."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CARRY_BYTES = 1 << 16
 
 
 def part_words(first: int, count: int, carry: int = 0) -> tuple[int, int, int, int]:
-    """The words of `PART`: the walk begins at row `first`, and the rows in memory end at row `count`."""
+    """The words of `PART`: the walk begins at row `first`; the rows in memory end at row `count`."""
     return carry, first, count, 0
 
 
@@ -59,7 +59,7 @@ class WindowPart(WindowScan):
         return low.value
 
     def run_end(self, k: PipelineKernel, place: Place, keys: tuple[Expr, ...], limit: Val) -> Val:
-        """Steps that double, and a binary search: a run may be longer than the part."""
+        """Doubling steps, then a binary search: a run may be longer than the part."""
         if not keys:
             return limit
         low, step = k.var(place.row + 1), k.var(k.i64(1))
@@ -91,7 +91,7 @@ class WindowPart(WindowScan):
 
 
 class WindowBlock(WindowScan):
-    """A walk over a block of rows that takes up where the walk over the block before has ended."""
+    """A walk over a block of rows that continues the walk over the previous block."""
 
     def span(self, pointers: Pointers, rows: Val) -> tuple[Val | None, Val]:
         words = pointers[PART.name][1]
@@ -99,8 +99,7 @@ class WindowBlock(WindowScan):
         return words.aux.bits_as("i64"), words.validity.bits_as("i64")
 
     def _variables(self, place: Place, evaluators: list[Evaluator]) -> list[tuple[int, Var]]:
-        """The variables that are carried, and the word of the record in which each begins; 16 bytes hold any of
-        them."""
+        """The carried variables, each with its first word in the record; 16 bytes hold any of them."""
         found = [*place.carried(), *(v for one in evaluators for v in one.carried())]
         assert 8 * CARRY_HEADER + 16 * len(found) < CARRY_BYTES
         return [(CARRY_HEADER * 8 + 16 * number, v) for number, v in enumerate(found)]
@@ -117,7 +116,7 @@ class WindowBlock(WindowScan):
             k.store(k.offset(self.carry, at), variable.value)
 
     def run_end(self, k: PipelineKernel, place: Place, keys: tuple[Expr, ...], limit: Val) -> Val:
-        """As far as there are rows; behind them the host knows the end."""
+        """The end among the rows in memory; beyond them the host knows the end."""
         count = place.rows.count
         known = k.load("i64", self.carry, 1 if keys == self.by else 2)
         if not keys:

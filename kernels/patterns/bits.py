@@ -22,12 +22,12 @@ class RowBits:
         self.memory.room(k, rows * self.bytes)
 
     def clear(self, k: PipelineKernel, first: Val, end: Val) -> None:
-        """No bit is set in the rows from `first` up to `end`."""
+        """Clear all bits of the rows from `first` up to `end`."""
         with k.when(end > first):
             k.call("memset", k.offset(self.memory.address, first * self.bytes), k.i32(0), (end - first) * self.bytes)
 
     def _place(self, row: Val, bit: Val) -> tuple[Val, Val]:
-        """The word of a bit, and its place there."""
+        """The word of a bit, and its place in it."""
         if self.words == 1:
             return row, bit.to(self.machine)
         return row * self.words + bit.ushr(6), bit & 63

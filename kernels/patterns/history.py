@@ -1,10 +1,10 @@
-"""What is known of the rows mapped so far: a record of states for each of them, from which reads are answered.
+"""The history of a match: a record of states for each row mapped so far, from which reads are answered.
 
 A record has a slot for each thing that reads ask for: the last row of some variables, their n-th row, the state of an
-aggregate. Mapping a row makes the next record of the one before; nothing is changed, so a search goes back by using an
-earlier record. LAST with an offset follows records backwards: the one before the last row of a variable knows the row
-before that. Where no read does that and nothing goes back, one record is enough. Aggregates whose state owns memory,
-and those of distinct values, have no slot: `values.py` folds them anew."""
+aggregate. Mapping a row derives the next record from the previous one, which is not changed: a search goes back by
+using an earlier record. LAST with an offset follows records backwards: the record before the last row of a variable
+knows the row before that. If no read does that and nothing goes back, one record is enough. Aggregates whose state owns
+memory, and those of distinct values, have no slot: `values.py` folds them from scratch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LABEL = "i16"
 
 
 class Stretching:
-    """An array that grows to what is asked for, and keeps its content."""
+    """An array that grows on demand and keeps its content."""
 
     def __init__(self, k: PipelineKernel):
         self.pointer, self.bytes = k.var(k.null), k.var(k.i64(0))
@@ -42,7 +42,7 @@ class Stretching:
         return self.pointer.value
 
     def room(self, k: PipelineKernel, bytes: Val) -> None:
-        """Make room for so many bytes."""
+        """Make room for this many bytes."""
         with k.when(bytes > self.bytes.value):
             grown = bytes * 2 + 256
             take_bytes(k, k.ctx, grown - self.bytes.value)
@@ -67,7 +67,7 @@ class LabelledRow(MorselRow):
 
 
 class PatternRows(SortedRows):
-    """The sorted rows of a shard, with the labels of the match at hand: those of the rows from `start` up to `stop`."""
+    """The sorted rows of a shard, with the labels of the current match: those of the rows from `start` up to `stop`."""
 
     def __init__(self, k: PipelineKernel, columns: dict, count: Val, names: Sequence[str]):
         super().__init__(columns, count)
@@ -99,7 +99,7 @@ class PatternRows(SortedRows):
 
 
 def is_mapped(k: PipelineKernel, names: Sequence[str], variables: tuple[str, ...], label: Val) -> Val:
-    """i1: whether a label is one of some variables; all rows are of none."""
+    """i1: whether a label is one of some variables; with no variables, every row is."""
     if not variables:
         return k.true
     numbers = {names.index(v) for v in variables if v in names}
@@ -109,7 +109,7 @@ def is_mapped(k: PipelineKernel, names: Sequence[str], variables: tuple[str, ...
 
 
 class HistorySlot:
-    """A state in each record, of the rows of some variables. Fields are 64-bit words or what the fold has."""
+    """A state in each record, of the rows of some variables. Fields are 64-bit words or those of the fold."""
 
     fields: tuple[str, ...] = ("i64",)
     offset = 0
@@ -138,7 +138,7 @@ class LastRow(HistorySlot):
 
 
 class NthRow(HistorySlot):
-    """The number of the row that is `number` behind the first one; -1 if there is none. The second field counts
+    """The number of the row that is `number` rows after the first; -1 if there is none. The second field counts
     rows."""
 
     fields = ("i64", "i64")
@@ -247,7 +247,7 @@ class History:
             slot.init(k, self.state(k, record, slot))
 
     def push(self, k: PipelineKernel, before: Val, after: Val, label: Val, row: Val) -> None:
-        """Make the record after a row of the one before it, which may be the same memory."""
+        """Derive the record after a row from the one before it, which may be the same memory."""
         for slot in self.slots.values():
             state = self.state(k, after, slot)
             if after is not before:

@@ -1,8 +1,8 @@
 """The search for a match from one start: runs the automaton of a pattern over the rows of a partition.
 
-Depth first, the preferred way first; what is left to try is on a stack of (instruction, row) words.
-`kernels/patterns/__init__.py` says what is computed ahead, what is marked and what a search costs. State between two
-searches: the bits of the partition's conditions, and the marks."""
+The search is depth first, the preferred path first; the rest is on a stack of (instruction, row) words.
+`kernels/patterns/__init__.py` describes what is computed ahead, what is marked and what a search costs. State between
+two searches: the bits of the partition's conditions, and the marks."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from tsql.kernels.patterns.spec import MatchSpec
 from tsql.kernels.patterns.values import MatchValues, PreparedRead, Seen
 
 CHECK_STEPS = 1 << 14
-"""After so many steps a search looks whether it shall stop."""
+"""Every this many steps a search checks whether to stop."""
 
 
 def split_condition(condition: Expr) -> tuple[Expr | None, Expr | None]:
-    """The parts of a condition that rows decide alone, and those that depend on the match so far; each joined by AND,
-    None if there are none."""
+    """The parts of a condition that depend on the row only, and those that depend on the match so far; each joined by
+    AND, None if there are none."""
     parts = condition.args if isinstance(condition, Call) and condition.name == "and" else (condition,)
     parts = tuple(p for p in parts if not (isinstance(p, Literal) and p.value is True))
     ahead, later = [p for p in parts if is_row_wise(p)], [p for p in parts if not is_row_wise(p)]
@@ -51,7 +51,7 @@ def split_condition(condition: Expr) -> tuple[Expr | None, Expr | None]:
 
 
 class Plan:
-    """What of a match is known before anything is emitted: its automaton, and which conditions are computed when."""
+    """What is known of a match before emission: its automaton, and which conditions are computed when."""
 
     def __init__(self, spec: MatchSpec):
         self.program = PatternProgram(spec.pattern)
@@ -78,7 +78,7 @@ class Plan:
 
 class Matcher:
     """Finds matches in the rows of a partition `[low, high)`. After `search`: `found`, and the match is `[start, row)`,
-    none of the rows if it is empty. `limit`: the first row that is too late for WITHIN."""
+    which may be empty. `limit`: the first row that is too late for WITHIN."""
 
     def __init__(
         self, k: PipelineKernel, plan: Plan, spec: MatchSpec, rows: PatternRows, low: Var, high: Var, number: Var
@@ -106,7 +106,7 @@ class Matcher:
         self.values.end(k)
 
     def partition(self, k: PipelineKernel) -> None:
-        """Compute the conditions that rows decide alone, and forget all marks."""
+        """Compute the conditions that depend on the row only, and clear all marks."""
         low, high = self.low.value, self.high.value
         self.rows.labels.room(k, (high - low) * 2)
         self.limit.set(low)
@@ -152,7 +152,7 @@ class Matcher:
         self.rows.stop.set(self.row.value)
 
     def _find_limit(self, k: PipelineKernel, start: Val, within: Expr) -> None:
-        """Rows are in order, so that the limit of a later start is not before that of an earlier one."""
+        """Rows are in order, so the limit of a later start is not before that of an earlier one."""
         spec, rows = self.spec, self.rows
         sign = ">" if spec.order[0].descending else "<"
         least = rows.value(k, spec.within_key, start)
@@ -175,7 +175,7 @@ class Matcher:
         return k.load("i32", instruction, word)
 
     def _step(self, k: PipelineKernel, start: Val) -> Var:
-        """Run one instruction; gives whether the way goes on."""
+        """Run one instruction; returns whether the path continues."""
         row = self.row.value
         instruction = k.offset(self.table, self.code.value * (WORDS * 4))
         kind = self._word(k, instruction, KIND)
@@ -205,7 +205,7 @@ class Matcher:
         return going
 
     def _mark(self, k: PipelineKernel, marks: RowBits, instruction: Val, row: Val, going: Var) -> None:
-        """A place that was here before led to nothing; one that is new will, or it ends the search."""
+        """A marked place has failed before: stop. A new one is marked: it will fail too, or it ends the search."""
         mark = self._word(k, instruction, MARK).to("i64")
         with k.when(mark >= 0):
             place = row - self.low.value
@@ -245,7 +245,8 @@ class Matcher:
         label: Val,
         going: Var,
     ) -> None:
-        """Make the record that has the row too, and test the condition that depends on it, if the variable has one."""
+        """Make the record that includes the row, and test the variable's condition that depends on it, if it has
+        one."""
         depth = row - start
         stretching.room(k, (depth + 2) * history.bytes)
         self.rows.stop.set(row + 1)
@@ -277,8 +278,8 @@ class Matcher:
         self.row.set(left & 0xFFFFFFFF)
 
     def forget(self, k: PipelineKernel, start: Val, following: Val) -> None:
-        """Take back the marks that do not hold for a search from `following`: those on the way of a match, which led to
-        something, and all of a search that WITHIN cut."""
+        """Clear the marks that do not hold for a search from `following`: those on the path of a match, which
+        succeeded, and all of a search that WITHIN cut."""
         if self.marks is None:
             return
         low = self.low.value

@@ -2,9 +2,9 @@
 
 An instruction takes a row (`ROW`: the variable's condition must hold), goes two ways (`SPLIT`, the preferred one
 first), tests for an end of the partition (`START`, `END`), accepts, or fails. A part of the pattern is compiled between
-two continuations: where to go on if it took no row, and where if it took some. So a repetition knows without a counter
-whether it got anywhere: taking no row once more leads to FAIL. Bounded repetitions are unrolled, and equal parts with
-equal continuations are one."""
+two continuations: where to go if it took no row, and where if it took some. So a repetition knows without a counter
+whether it advanced: repeating without taking a row leads to FAIL. Bounded repetitions are unrolled, and equal parts
+with equal continuations are shared."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class PatternProgram:
         return first if second == self._fail else self._add(Instruction(SPLIT, first, second))
 
     def _compile(self, pattern: Pattern, empty: int, moved: int) -> int:
-        """Where to begin so that the pattern is matched and goes on at `empty` if it took no row, at `moved` if it
+        """The start of the code for a pattern. It continues at `empty` if the pattern took no row, at `moved` if it
         did."""
         if pattern.fewest > 0:
             empty = moved
@@ -102,7 +102,7 @@ class PatternProgram:
             return self._split(leave, more) if pattern.reluctant else self._split(more, leave)
 
         if pattern.most is None:
-            # The loop is an instruction that its own body goes on to: its number is needed before it is known.
+            # The loop is an instruction that its own body continues at: its number is needed before it is known.
             again = len(self.code)
             self.code.append(Instruction(SPLIT))
             body = self._compile(part, self._fail, again)
@@ -120,8 +120,8 @@ class PatternProgram:
         return entry
 
     def marks(self, dependent: frozenset[int]) -> dict[int, int]:
-        """Of the instructions at which ways meet, and behind which no condition depends on the match so far, the number
-        of their mark. dependent: the labels whose conditions do."""
+        """The mark numbers of the instructions where paths meet and after which no condition depends on the match so
+        far. dependent: the labels whose conditions do."""
         arrivals = [0] * len(self.code)
         arrivals[self.entry] = 1
         reached, free = self._reached(), self._free(dependent)
@@ -145,7 +145,7 @@ class PatternProgram:
         return sorted(seen)
 
     def _free(self, dependent: frozenset[int]) -> set[int]:
-        """Instructions from which no condition can be reached that depends on the match so far."""
+        """Instructions from which no condition on the match so far can be reached."""
         users: dict[int, list[int]] = {}
         for number in range(len(self.code)):
             for target in self._targets(number):

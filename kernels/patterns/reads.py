@@ -25,8 +25,8 @@ class Read(Typed):
 
 @dataclass(frozen=True)
 class Classifier(Read):
-    """CLASSIFIER(): the variable to which a row is mapped; inside the argument of a read, the row that this is
-    about."""
+    """CLASSIFIER(): the variable to which a row is mapped; inside the argument of a read, the row that the read refers
+    to."""
 
     position: int | None = field(default=None, compare=False)
 
@@ -79,7 +79,7 @@ class Navigate(Read):
 
     @property
     def is_local(self) -> bool:
-        """Whether it asks for a row at a fixed distance from the current one, whatever the match."""
+        """Whether it reads a row at a fixed distance from the current one, whatever the match."""
         here = self.from_last and self.offset == 0 and not self.variables and not self.final
         return here and not any(isinstance(e, Classifier) for e in self.arg.walk())
 
@@ -147,7 +147,7 @@ def _names(variables: tuple[str, ...]) -> str:
 
 
 def is_row_wise(expr: Expr) -> bool:
-    """Whether an expression asks for nothing but rows at fixed distances from the current one."""
+    """Whether an expression only reads rows at fixed distances from the current one."""
     return all(not isinstance(e, Read) or (isinstance(e, Navigate) and e.is_local) for e in expr.walk())
 
 
@@ -159,7 +159,7 @@ def replace_reads(expr: Expr, change: Callable[[Read], Expr]) -> Expr:
 
 
 def map_plain(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """The expression with its largest parts that hold no read, inside of reads too, changed."""
+    """The expression with its largest parts without a read changed, also inside of reads."""
     if not any(isinstance(e, Read) for e in expr.walk()):
         return change(expr)
     return expr.with_children(tuple(map_plain(c, change) for c in expr.children)) if expr.children else expr

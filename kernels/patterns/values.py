@@ -63,8 +63,8 @@ def settled(read: Read) -> Read:
 
 
 class Anew:
-    """Folds all rows of an aggregate each time that it is asked for: those whose state owns memory, or of distinct
-    values. What is distinct is found by comparing each row with those before it."""
+    """Folds all rows of an aggregate on each use, for states that own memory and for distinct values. Duplicates are
+    found by comparing each row with those before it."""
 
     def __init__(self, k: PipelineKernel, rows: PatternRows, read: MatchFold):
         self.read, self.rows = read, rows
@@ -116,7 +116,7 @@ class Anew:
 
 
 class MatchValues:
-    """Answers reads; made before the walk, since some need memory."""
+    """Answers reads. Made before the walk, since some need memory."""
 
     def __init__(self, k: PipelineKernel, rows: PatternRows, reads: list[Read]):
         folds = [

@@ -1,1 +1,1 @@
-"""What concerns the Python process: cores, forks, garbage, recursion, stopping a query."""
+"""The Python process: cores, forks, garbage collection, recursion, stopping a query."""

@@ -1,5 +1,4 @@
-"""How many cores there are. The system is asked once: it takes 50 microseconds to tell, and every query wants to
-know."""
+"""The number of cores. The system is asked once: the call takes 50 microseconds, and every query needs the number."""
 
 from __future__ import annotations
 

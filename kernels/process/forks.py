@@ -1,14 +1,14 @@
-"""Forks: what a child must not take over from its parent are locks that other threads held, and threads.
+"""Forks: a child must not inherit locks that other threads held, nor rely on threads that it does not have.
 
-A child has one thread, the one that forked. A lock that another thread held would never be free again, and a queue that
-another thread served has nobody behind it. So locks of what outlives a query (modules, sessions, plans, sources) are
-made here, and are free in the child. Modules with threads say how they begin again (`in_child`). Locks within one run
-need nothing: a run does not go on in a child (`generation` tells it so).
+A child has one thread, the one that forked. A lock that another thread held would never be released, and a queue that
+another thread served has no server. So locks of objects that outlive a query (modules, sessions, plans, sources) are
+made here, and are free in the child. Modules with threads register how to start again (`in_child`). Locks within one
+run need nothing: a run does not continue in a child (`generation` tells it so).
 
-LLVM and the memory pool must be whole: they are shut for others before a fork (`around`), by one hook, in the order of
-`ForkStage`. Between our hook and the fork, Python calls the hooks of libraries that were imported earlier. So nothing
-is kept shut that such a hook may wait for. The lock of all imports is not: a thread that has logging's lock may import.
-No garbage is collected meanwhile, since that could free memory of the pool."""
+LLVM and the memory pool must be consistent: one hook locks them before a fork (`around`), in the order of `ForkStage`.
+Between our hook and the fork, Python calls the hooks of libraries that were imported earlier. So nothing stays locked
+that such a hook may wait for. In particular the import lock is not held: a thread that has logging's lock may import.
+Garbage collection is paused meanwhile, since it could free memory of the pool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from typing import Any
 from tsql.kernels.process.quick_dataclass import dataclass
 
 IMPORT_SECONDS = 5.0
-"""So long a fork waits for modules that other threads import, if they are of these packages."""
+"""How long a fork waits for other threads that import modules of these packages."""
 IMPORTED = frozenset({"tsql", "sqlglot", "pyarrow", "numpy", "llvmlite"})
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -35,12 +35,12 @@ _generation = 0
 _begin_again: list[Callable[[], None]] = []
 _around: list[Any] = []
 _shut: list[Any] = []
-"""Those of `_around` whose `before` has been called for this fork."""
+"""The members of `_around` whose `before` was called for this fork."""
 
 
 def lock() -> Any:
-    """A `threading.Lock` that is free in the child of a fork. What it guards must be whole between any two steps of
-    Python."""
+    """A `threading.Lock` that is free in the child of a fork. What it guards must be consistent between any two steps
+    of Python."""
     made = threading.Lock()
     _locks.add(made)
     return made
@@ -59,12 +59,12 @@ def in_child(begin_again: Callable[[], None]) -> None:
 
 
 class ForkStage(IntEnum):
-    """What is shut before a fork, in this order, and opened after it in the reverse order."""
+    """What is locked before a fork, in this order, and unlocked after it in reverse order."""
 
     GARBAGE = 1
     COMPILER = 2
     POOL = 3
-    """The last, since whoever frees memory waits for it."""
+    """The last, since every thread that frees memory waits for it."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,15 @@ def around(
     after_in_parent: Callable[[], None],
     after_in_child: Callable[[], None],
 ) -> None:
-    """Do this before each fork, and after it. The pool is open in the child before locks are free, all other stages
-    after that."""
+    """Register actions before and after each fork. In the child, the pool is unlocked before locks are freed, all other
+    stages after that."""
     _around.append(Around(stage, before, after_in_parent, after_in_child))
     _around.sort(key=lambda known: known.stage)
 
 
 def generation() -> int:
-    """How many forks lie between this process and the one that has imported the package: whoever keeps threads keeps
-    this with them."""
+    """The number of forks between this process and the one that imported the package. Objects with threads keep it with
+    them."""
     return _generation
 
 
@@ -105,8 +105,7 @@ def _free_locks() -> None:
 
 
 def _free_properties() -> None:
-    """Before Python 3.12 each cached property has a lock of its own, held while it is computed: planning is always
-    inside of some."""
+    """Before Python 3.12 each cached property has a lock, held while it is computed. Planning always holds some."""
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("tsql.")]
     classes = {found for module in modules for found in list(vars(module).values()) if isinstance(found, type)}
     for found in classes:
@@ -117,15 +116,16 @@ def _free_properties() -> None:
 
 
 def _await_imports(deadline: float) -> None:
-    """Modules are imported when they are first needed, and one that another thread is in the middle of would never be
-    whole in the child. So a fork comes between imports. A thread may still begin one while the hooks of other libraries
-    are called: that moment is short, and to keep imports out of it would take a lock that those hooks may wait for."""
+    """Wait for imports. Modules are imported on first use, and one that another thread is importing would stay
+    incomplete in the child. So a fork waits until no import is running. A thread may still start one while the hooks of
+    other libraries are called: that moment is short, and preventing it would take a lock that those hooks may wait
+    for."""
     while _is_importing() and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def _is_importing() -> bool:
-    """Whether another thread holds the lock of a module of ours, or of a library that we use."""
+    """Whether another thread holds the import lock of a module of ours, or of a library that we use."""
     found = [
         known()
         for name, known in list(getattr(_bootstrap, "_module_locks", {}).items())
@@ -135,8 +135,8 @@ def _is_importing() -> bool:
 
 
 def _before() -> None:
-    """Imports are awaited while nothing is shut, as they may need what is. To shut may take a while: if an import has
-    begun in it, once more."""
+    """Wait for imports while nothing is locked, as they may need what is. Locking may take a while: if an import has
+    begun meanwhile, start over."""
     _forking.acquire()
     deadline = time.monotonic() + IMPORT_SECONDS
     while True:
@@ -171,12 +171,12 @@ def _taken() -> list[Around]:
 
 
 def _call(steps: list[Callable[[], None]]) -> None:
-    """Call all, in order, also if one of them fails."""
+    """Call all steps in order, even if one of them fails."""
     with ExitStack() as left:
         for step in reversed(steps):
             left.callback(step)
 
 
 _forking = rlock()
-"""Held by the thread that forks: others that fork wait for it."""
+"""Held by the thread that forks; other forks wait for it."""
 os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

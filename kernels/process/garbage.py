@@ -1,8 +1,7 @@
-"""`paused()`: no search for garbage while a query is analyzed, planned and emitted.
+"""`paused()`: no garbage collection while a query is analyzed, planned and emitted.
 
-These make tens of thousands of small objects that refer to each other without cycles, and go by themselves. They are
-also what makes Python's collector look through all objects of the process, which takes longer than most queries take to
-compile."""
+These stages make tens of thousands of small objects without reference cycles, which are freed without the collector.
+But they also trigger it: it visits all objects of the process, which takes longer than most queries take to compile."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ from tsql.kernels.process import forks
 
 _lock = forks.lock()
 _own = threading.local()
-"""How often this thread is inside: in the child of a fork nobody else is."""
+"""How many contexts this thread has entered; in the child of a fork no other thread is inside."""
 _inside = 0
 _was_enabled = False
 
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Any number of threads may be inside, each any number of times; who leaves last has the collector as who came
-    first."""
+    """Any number of threads may be inside, each any number of times. The last to leave restores the collector as the
+    first found it."""
     global _inside, _was_enabled
     with _lock:
         if _inside == 0:

@@ -1,4 +1,4 @@
-"""`held_signals`: a block that Ctrl-C and other Python signal handlers cannot break; they run when it is over.
+"""`held_signals`: a block that Ctrl-C and other Python signal handlers cannot interrupt; they run after it.
 
 A commit is a few steps on disk and in memory that belong together. Python runs signal handlers between any two
 instructions of the main thread, and a handler may raise, as that of Ctrl-C does.
@@ -19,7 +19,7 @@ _CATCHABLE = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGST
 
 @contextlib.contextmanager
 def held_signals() -> Iterator[None]:
-    """Hold back the handlers that are written in Python; in any other thread than the main one there are none."""
+    """Hold back handlers written in Python; only the main thread has any."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -39,7 +39,7 @@ def held_signals() -> Iterator[None]:
 
 
 def _restore(replaced: list[tuple[int, Any]]) -> None:
-    """Put the handlers back. One that is back may raise at once, and the others come back all the same."""
+    """Restore the handlers. A restored one may raise at once; the others are restored anyway."""
     try:
         while replaced:
             signal.signal(*replaced[-1])

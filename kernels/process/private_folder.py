@@ -1,7 +1,7 @@
-"""Opens folders that nobody but this user can write to: what is in one may be taken for the user's own.
+"""Opens folders that only this user can write to, so that their content can be trusted as the user's own.
 
-The compile cache calls `open_private`, since it runs what it finds. The walk starts at `/` and goes from descriptor to
-descriptor, so that what was looked at is what is used: a folder, or a link, that is exchanged later changes nothing.
+The compile cache calls `open_private`, since it executes what it finds. The walk starts at `/` and goes from descriptor
+to descriptor, so what was checked is what is used: replacing a folder or link later changes nothing.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _WALK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NotPrivate(Exception):
-    """Another user could put something into the folder, or another folder into its place."""
+    """Another user could put something into the folder, or replace it by another folder."""
 
 
 def open_private(path: str) -> int:
-    """A descriptor of a folder that belongs to the effective user and that others cannot write to. It is made if it is
-    not there, and so are those above it, with mode 0700.
+    """A descriptor of a folder that belongs to the effective user and that others cannot write to. Missing folders on
+    the path are made with mode 0700.
 
-    Each folder and each link on the way belongs to the user or to root. Folders on the way that others can write to
-    have the sticky bit, as /tmp does: what belongs to us in one of these cannot be exchanged. Raises NotPrivate with
-    the reason, or OSError."""
+    Each folder and link on the path must belong to the user or to root. Folders on the path that others can write to
+    must have the sticky bit, as /tmp does: others cannot replace our entries there. Raises NotPrivate with the reason,
+    or OSError."""
     parts = _parts(path if path.startswith("/") else f"{os.getcwd()}/{path}")
     at, shown, links = os.open("/", _WALK), "/", 0
     try:
@@ -62,8 +62,8 @@ def open_private(path: str) -> int:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and those above it that are missing, for this user alone: `Path.mkdir` leaves those above to the
-    umask, and the cache is not kept below a folder that others can write to."""
+    """Make a folder and its missing parents for this user only. `Path.mkdir` leaves the parents' mode to the umask, and
+    the cache refuses a folder below one that others can write to."""
     for folder in reversed((path, *path.parents)):
         if not folder.exists():
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -86,7 +86,7 @@ def _child(folder: int, name: str) -> int:
 
 
 def _checked(descriptor: int, shown: str) -> os.stat_result:
-    """What is known of a folder or link on the way; NotPrivate if another user can exchange what is behind it."""
+    """The status of a folder or link on the path; NotPrivate if another user can replace what is behind it."""
     known = os.fstat(descriptor)
     if known.st_uid not in (0, os.geteuid()):
         raise NotPrivate(f"{shown} belongs to another user")

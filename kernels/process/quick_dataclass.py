@@ -1,11 +1,11 @@
-"""`dataclass` for classes of which most processes load many and make few: as that of the standard library, but a method
-is generated when it is first called.
+"""`dataclass` for classes of which most processes load many and use few: as in the standard library, but a method is
+generated on its first call.
 
-The standard library compiles up to six methods a class, 0.3 ms; a process that runs one query loads 200 classes and
-makes objects of 40. Here a class costs 15 us until its first object. After the first call of a method nothing differs:
-it is compiled as the standard library would have done it. `fields`, `replace`, `is_dataclass`, pickling and `match`
-work as ever. A class and the dataclasses that it inherits from must come from the same decorator (Python refuses a
-mixture of frozen and other classes, and to it these are not frozen), so all classes of this package use this one."""
+The standard library compiles up to six methods per class, 0.3 ms; a process that runs one query loads 200 classes and
+makes objects of 40. Here a class costs 15 us until its first object. After a method's first call nothing differs: it is
+compiled as the standard library would have done. `fields`, `replace`, `is_dataclass`, pickling and `match` work as
+usual. A class and the dataclasses that it inherits from must use the same decorator: Python rejects a mixture of frozen
+and other classes, and regards these as not frozen. So all classes of this package use this one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _NOTHING = object()
 
 
 def _later(cls: type, name: str, make: Callable[[], Callable[..., Any]]) -> None:
-    """Give a class a method that is made at its first call. Two threads may both make it, and the same."""
+    """Give a class a method that is made on its first call. Two threads may both make it; the results are equal."""
 
     def first(self: Any, *args: Any, **named: Any) -> Any:
         made = make()

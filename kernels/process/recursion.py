@@ -1,5 +1,4 @@
-"""Recursion that is deeper than Python allows by itself: of a parser, of expressions, of plans with many steps in a
-row."""
+"""Recursion deeper than Python's default limit: of a parser, of expressions, of plans with many steps in a row."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ _recursion_lock = forks.lock()
 _recursion_users = 0
 _recursion_before = 0
 _own = threading.local()
-"""How often this thread is a user: in the child of a fork nobody else is."""
+"""How many contexts this thread has entered; in the child of a fork no other thread is inside."""
 
 
 @contextmanager
 def deep_recursion(frames: int = 20_000) -> Iterator[None]:
-    """Allow the recursion of the parser, of the planner and of what runs deep plans. Python frames take no C stack, so
-    this limit is safe; it is shared by threads and is put back when the last user leaves."""
+    """Allow the deep recursion of the parser, the planner and the execution of deep plans. Python frames take no C
+    stack, so this limit is safe. Threads share it, and the last user restores it."""
     global _recursion_users, _recursion_before
     with _recursion_lock:
         if _recursion_users == 0:

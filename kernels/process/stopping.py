@@ -1,10 +1,10 @@
-"""`check()`: whether the query that this thread works for is to end, for code that has no run at hand: analysis, rules,
+"""`check()`: raises if the query of this thread was cancelled, for code without a run at hand: analysis, rules,
 emission, sources.
 
-A thread that works for a run says so (`during`): whoever waits for a result, the thread of the query, and each worker.
-Long work in any of them calls `check()` between its steps, which raises CancelledError after Ctrl-C, `cancel()` and
-`close()`, and takes a tenth of a microsecond otherwise. Planning does so at each node and each expression, so a loop
-over these needs no call of its own.
+A thread that works for a run says so (`during`): each thread that waits for a result, the thread of the query, and each
+worker. Long work in any of them calls `check()` between its steps. It raises CancelledError after Ctrl-C, `cancel()`
+and `close()`, and takes a tenth of a microsecond otherwise. Planning calls it at each node and each expression, so a
+loop over these needs no call of its own.
 
 A source that waits for something (a pipe, a socket) waits for a short time, calls `check()`, and waits again:
 
@@ -48,7 +48,7 @@ def check() -> None:
 
 
 def current() -> Stoppable | None:
-    """What this thread works for."""
+    """The run that this thread works for."""
     return _own.run
 
 

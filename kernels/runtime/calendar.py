@@ -67,8 +67,8 @@ def civil_from_days(k: Kernel, days: Val) -> tuple[Val, Val, Val]:
 
 @routine("civil_packed", ("i64",), "i64")
 def civil_packed(k: Kernel, days: Val) -> None:
-    """year * 512 + month * 32 + day: a routine returns one value. The year begins in March here, so that the leap day
-    is its last."""
+    """year * 512 + month * 32 + day, because a routine returns one value. The year begins in March here, so the leap
+    day is its last day."""
     z = days + 719_468
     era = floor_div(k, z, 146_097)
     day_of_era = z - era * 146_097

@@ -1,7 +1,7 @@
 """Counts of distinct values, in the kernel language: an open-addressing table in one malloc'ed block.
 
-A block is (entries used i64, mask i64), then the entries; null is an empty table. An entry is its hash (never 0; 0 is
-free), the count, and what the caller keeps. The table is at most half full."""
+A block is (entries used i64, mask i64), then the entries; null is an empty table. An entry is its hash (never 0, which
+marks a free one), the count, and the caller's data. The table is at most half full."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENTRY_HEADER = 16
 
 @routine("counts_room", ("ptr", "ptr", "i64"), "ptr")
 def counts_room(k: Kernel, ctx: Val, block: Val, entry_bytes: Val) -> None:
-    """The table with room for one more entry: at twice the size, all entries filed again, if it is half full."""
+    """The table with room for one more entry. A half-full table is doubled and all entries are rehashed."""
     used, size = k.var(k.i64(0)), k.var(k.i64(0))
     with k.when(block != k.null):
         used.set(k.load("i64", block))
@@ -51,8 +51,7 @@ def count_value(
     fill: Callable[[Val], None],
     again: Callable[[Val], None],
 ) -> None:
-    """Count one value: `fill(entry)` writes a new entry behind its header, `again(entry)` sees one that is there
-    already."""
+    """Count one value: `fill(entry)` writes a new entry after its header, `again(entry)` sees an existing one."""
     hash = k.select(hash == 0, k.i64(1), hash)
     mask = k.load("i64", block, 1)
     slot = k.var(hash & mask)

@@ -1,6 +1,6 @@
-"""A Fenwick tree in the kernel language: how often each of the codes 0 .. n-1 is there, and which is the i-th in order.
+"""A Fenwick tree in the kernel language: how often each of the codes 0 .. n-1 occurs, and which is the i-th in order.
 
-The tree is an array of n + 1 words, zeroed at first; both operations take O(log n).
+The tree is an array of n + 1 words, initially zero. Both operations take O(log n).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tsql.kernels.codegen.lang import Kernel, Val, routine
 
 @routine("fenwick_add", ("ptr", "i64", "i64", "i64"), None)
 def fenwick_add(k: Kernel, tree: Val, size: Val, code: Val, change: Val) -> None:
-    """Change how often a code is there."""
+    """Change the count of a code."""
     at = k.var(code + 1)
     with k.forever() as loop:
         place = at.value
@@ -21,7 +21,7 @@ def fenwick_add(k: Kernel, tree: Val, size: Val, code: Val, change: Val) -> None
 
 @routine("fenwick_nth", ("ptr", "i64", "i64"), "i64")
 def fenwick_nth(k: Kernel, tree: Val, size: Val, index: Val) -> None:
-    """The code of the index-th (from 0) in order; there must be as many."""
+    """The code of the index-th element (from 0) in order; it must exist."""
     step = k.var(k.i64(1) << (63 - k.unary("leading_zeros", size)))
     place, left = k.var(k.i64(0)), k.var(index + 1)
     with k.forever() as loop:

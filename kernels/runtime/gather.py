@@ -1,8 +1,8 @@
-"""Fixed-width values in another order, in the kernel language: `main(plan, unused, rows)` writes `target[i] =
+"""Reorders fixed-width values, in the kernel language: `main(plan, unused, rows)` writes `target[i] =
 source[index[i]]`, or `target[index[i]] = source[i]`.
 
-The plan is words: the addresses of the source, of the target and of the indices, bytes per value (1, 2, 4, 8 or 16) and
-per index (4 or 8). Indices are not checked."""
+The plan is words: the addresses of source, target and indices, bytes per value (1, 2, 4, 8 or 16) and per index (4 or
+8). Indices are not checked."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ WIDTHS = tuple(BYTES[machine] for machine in VALUES)
 
 
 def gather_module() -> Module:
-    """Values are read where the indices say."""
+    """Read values at the indices."""
     return _module(scatters=False)
 
 
 def scatter_module() -> Module:
-    """Values are written where the indices say."""
+    """Write values at the indices."""
     return _module(scatters=True)
 
 

@@ -1,18 +1,18 @@
-"""Puts rows of many keys into the order of (key, time), from the chunks in which they wait to columns: one call for all
-rows of a shard.
+"""Sorts rows of many keys by (key, time), from the chunks that hold them into columns: one call for all rows of a
+shard.
 
-Keys are integers whose upper bits (`shift` of them are left out) tell those of a shard apart, and have few values
-(*codes*), so that rows are counted out. Then the rows of each key are sorted by their 64-bit number (sort_groups.py)
+Keys are integers. Their upper bits (without the lowest `shift`) are the *codes*, which differ within a shard and have
+few values, so rows are sorted by counting. Then the rows of each key are sorted by their 64-bit number (sort_groups.py)
 and all columns are gathered. The order is stable.
 
-A row is named by 32 bits, the number of its chunk and its number therein, so that nothing has to be copied together
-first. What is read at random, the rows of a shard, should fit a core's cache. `bounds_module` tells the least and the
-greatest code before memory for the counts is there.
+A row is named by 32 bits, its chunk's number and its number in it, so nothing has to be copied first. The rows of a
+shard are read at random and should fit a core's cache. `bounds_module` finds the least and the greatest code before the
+counts are allocated.
 
-The plan of both is words: bytes of a key (4 or 8), shift, words of a chunk's record, then for `group_rows_module` the
-least code, how many codes there are, the addresses of as many counts, of the numbers (8 bytes each), of the names of
-rows (4 bytes each) and of as much spare memory for both, how many columns there are, and for each column its target and
-its bytes per value. The record of a chunk: rows, the address of the keys, of the numbers, and of each column."""
+The plan of both is words: bytes of a key (4 or 8), shift, words of a chunk's record. For `group_rows_module` follow the
+least code, the number of codes, the addresses of the counts (one per code), of the numbers (8 bytes each), of the row
+names (4 bytes each) and of spare memory for both, the number of columns, and for each column its target and its bytes
+per value. The record of a chunk: rows, the address of the keys, of the numbers, and of each column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tsql.kernels.runtime.radix import starts
 from tsql.kernels.runtime.sort_groups import sort_group
 
 CHUNK_BITS = 16
-"""A chunk has at most two to the power of this rows."""
+"""A chunk has at most 2 to this power rows."""
 
 KEYS = ("i32", "i64")
 PLAN_WORDS, RECORD_WORDS = 11, 3
@@ -46,8 +46,8 @@ def _each_code(k: Kernel, plan: Val, chunks: Val, count: Val, visit: Callable[[V
 
 @cache
 def bounds_module() -> Module:
-    """`main(plan, chunks, count)` puts the least and the greatest code of all rows into the words 3 and 4 of the plan,
-    which hold the greatest and the least number at first."""
+    """`main(plan, chunks, count)` puts the least and the greatest code of all rows into words 3 and 4 of the plan,
+    which must initially hold the greatest and the least number."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     plan, chunks, count = k.params
@@ -89,7 +89,7 @@ def group_rows_module() -> Module:
     _each_code(k, plan, chunks, count, add)
     starts(k, counts, codes)
     _each_code(k, plan, chunks, count, place)
-    # The count of a code is the place behind its last row now.
+    # The count of a code is now the place after its last row.
     begin = k.var(k.i64(0))
     with k.range(codes) as code:
         end = k.load("i64", counts, code)

@@ -24,7 +24,7 @@ ADDRESS_MASK = (1 << 48) - 1
 
 
 def take_memory(k: Kernel, ctx: Val, table: Val, bytes: Val) -> None:
-    """Account for memory, with the query and with the table that gives it back."""
+    """Account for memory of the query and of the table that returns it."""
     take_bytes(k, ctx, bytes)
     at = k.offset(table, BYTES_TAKEN)
     k.store(at, k.load("i64", at) + bytes)
@@ -32,7 +32,7 @@ def take_memory(k: Kernel, ctx: Val, table: Val, bytes: Val) -> None:
 
 @routine("table_grow", ("ptr", "ptr", "i64"), None)
 def table_grow(k: Kernel, ctx: Val, table: Val, entry_bytes: Val) -> None:
-    """Double the directory (or make the first) and file all entries again by their stored hashes."""
+    """Double the directory (or make the first) and refile all entries by their stored hashes."""
     old_mask = k.load("i64", table, 1)
     size = k.max((old_mask + 1) * 2, k.i64(2048))
     k.call("free", k.load("ptr", table))
@@ -64,7 +64,7 @@ def tagged(k: Kernel, hash: Val, entry: Val) -> Val:
 
 @routine("table_entry", ("ptr", "ptr", "i64"), "ptr")
 def table_entry(k: Kernel, ctx: Val, table: Val, entry_bytes: Val) -> None:
-    """Room for a new entry; a new chunk when the last is full (few entries at first, then 16 Ki)."""
+    """Room for a new entry. A new chunk is opened when the last is full (few entries at first, then 16 Ki)."""
     chunks = k.offset(table, CHUNKS)
     with k.when(k.load("i64", table, 8) == 0):
         entries = k.max(k.min(k.load("i64", table, 2), k.i64(16384)), k.i64(128))
@@ -111,7 +111,7 @@ def find_or_insert(
     equal: Callable[[Val], Val],
     fill: Callable[[Val], None],
 ) -> Val:
-    """The entry with this hash for which `equal(entry)` holds; a new one, filled by `fill(entry)`, if there is none."""
+    """The entry with this hash for which `equal(entry)` holds, or a new one, filled by `fill(entry)`."""
     with k.when(k.load("i64", table, 2) >= k.load("i64", table, 3)):
         table_grow(k, ctx, table, k.i64(entry_bytes))
     directory, mask = k.load("ptr", table), k.load("i64", table, 1)

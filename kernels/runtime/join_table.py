@@ -1,17 +1,17 @@
 """The table of a join: entries in the chunks of a `group_table`, and a directory that chains them, filled by many
 threads.
 
-An entry's first word is its key or its hash while rows are collected, and the address of the next entry of its chain
-once it is linked. A directory word is a 48-bit address below a tag, 16 bits of a hash; 0 is free. The chain of a hash
-is in the first word from its place on, wrapping around, that is free or has its tag: nearly always the keys of a chain
-are equal, and the directory alone tells who has no partner. Entries are far apart in memory and words of the directory
-side by side: a chain of all hashes that share a place would cost every other row a wait for an entry that is not its
-own. A dense directory has a word for each possible key and no tags.
+An entry's first word is its key or hash while rows are collected, and the address of the next entry in its chain once
+it is linked. A directory word is a 48-bit address below a tag of 16 hash bits; 0 is free. The chain of a hash is in the
+first word from its place on (wrapping around) that is free or has its tag. So the keys of a chain are nearly always
+equal, and the directory alone tells which rows have no partner. Entries are far apart in memory, directory words side
+by side: if all hashes of a place shared a chain, every other row would wait for an entry that is not its own. A dense
+directory has a word for each possible key and no tags.
 
-Record (64 bytes, the host's): 0 directory, 8 mask of the directory (or the number of keys of a dense one), 16 the least
-key, 24 rows in the table, 32 rows that were left out because a key is NULL, 40 a bitmap of the keys that occur (or
-null), 48 the number of keys that it covers, 56 the number of words of the directory that keys lead to: behind them is
-the chain of the rows with a NULL among their keys, where these are kept apart."""
+Record (64 bytes, owned by the host): 0 directory, 8 mask of the directory (or the number of keys of a dense one), 16
+the least key, 24 rows in the table, 32 rows dropped because a key is NULL, 40 a bitmap of the keys that occur (or
+null), 48 the number of keys that it covers, 56 the number of directory words that keys lead to. The chain of the rows
+with a NULL key follows them, if these are kept apart."""
 
 from __future__ import annotations
 
@@ -25,28 +25,26 @@ from tsql.kernels.runtime.text.strings import mix64
 
 RECORD_BYTES = 64
 BY_HASH, BY_KEY, DENSE, SORTED = 0, 1, 2, 3
-"""What the first word of an entry is, and what is made of it: a hash; a key to be hashed; a key that is its own place;
-a number by which the host sorts the entries: then the record has the sorted numbers, how many there are, and the
-addresses of their entries."""
+"""The first word of an entry: a hash; a key to be hashed; a key that is its own place; or a number by which the host
+sorts the entries. For the last the record has the sorted numbers, their count, and the addresses of their entries."""
 
 FREE, MATCHED, ALONE = 0, 1, 2
-"""The second word of an entry that is marked when it finds a partner; ALONE never will, as a key of it is NULL."""
+"""The second word of an entry that is marked when it finds a partner. ALONE never finds one: one of its keys is
+NULL."""
 
 UNMARKED, MARKED, APART = 0, 1, 2
-"""Whether entries have that word, and what becomes of those that are ALONE: they are in no chain, or in one of their
-own."""
+"""Whether entries have that word, and where ALONE entries go: into no chain, or into one of their own."""
 
 
 AHEAD = 16
-"""While an entry is filed, the place of the one that is so many further on is fetched: nothing runs ahead of a
-`cas`."""
+"""While an entry is filed, the place of the entry this many further on is prefetched: nothing runs ahead of a `cas`."""
 
 NEAR = 3
-"""How many words of the directory `near_word` looks at."""
+"""How many directory words `near_word` looks at."""
 
 
 def tag_of(hash: Val) -> Val:
-    """The tag of a hash, where it is in a directory word: bits that choose no place in tables of less than 2^48
+    """The tag of a hash, at its place in a directory word. Its bits choose no place in tables of less than 2^48
     words."""
     return hash & ~ADDRESS_MASK
 
@@ -65,8 +63,8 @@ def chain_word(k: Kernel, directory: Val, mask: Val, hash: Val) -> None:
 
 
 def near_word(k: Kernel, directory: Val, mask: Val, hash: Val) -> tuple[Val, Val]:
-    """What the first few places tell of a chain, without a branch, which would wait for memory: its word if it is
-    there, or 0; and whether there may be one all the same."""
+    """What the first few places tell of a chain, without a branch (which would wait for memory): its word, or 0 if it
+    is not there; and whether there may be one anyway."""
     tag, found, is_open = tag_of(hash), k.i64(0), k.true
     for step in reversed(range(NEAR)):
         word = k.load("i64", directory, (hash + step) & mask)
@@ -83,8 +81,7 @@ def hash_key(k: Kernel, key: Val) -> Val:
 
 @routine("first_place", ("ptr", "i64", "i64", "i64"), "i64")
 def first_place(k: Kernel, keys: Val, count: Val, value: Val, after: Val) -> None:
-    """The place of the first of so many sorted keys that is not less than a value; with `after`, of the first that is
-    greater."""
+    """The place of the first of `count` sorted keys that is not less than a value; with `after`, that is greater."""
     low, high = k.var(k.i64(0)), k.var(count)
     with k.forever() as loop:
         loop.stop_if(low.value >= high.value)
@@ -98,8 +95,8 @@ def first_place(k: Kernel, keys: Val, count: Val, value: Val, after: Val) -> Non
 
 @routine("next_place", ("ptr", "i64", "i64", "i64"), "i64")
 def next_place(k: Kernel, keys: Val, count: Val, start: Val, value: Val) -> None:
-    """As `first_place`, for a value that is expected a little behind `start`: steps that double, then a search between
-    the last two. A value that lies before `start` is searched for from the beginning."""
+    """As `first_place`, for a value expected slightly after `start`: doubling steps, then a search between the last
+    two. A value before `start` is searched from the beginning."""
     before = (start > 0) & (k.load("i64", keys, k.max(start - 1, k.i64(0))) >= value)
     low, width = k.var(k.select(before, k.i64(0), start)), k.var(k.i64(1))
     high = k.var(low.value)
@@ -118,7 +115,7 @@ def next_place(k: Kernel, keys: Val, count: Val, start: Val, value: Val) -> None
 
 @routine("run_end", ("ptr", "i64", "i64", "i64"), "i64")
 def run_end(k: Kernel, keys: Val, count: Val, start: Val, value: Val) -> None:
-    """The place behind the last of the keys from `start` on that equal a value."""
+    """The place after the last of the keys from `start` on that equal a value."""
     place = k.var(start)
     with k.forever() as loop:
         at = place.value
@@ -129,7 +126,7 @@ def run_end(k: Kernel, keys: Val, count: Val, start: Val, value: Val) -> None:
 
 
 def update(k: Kernel, at: Val, change: Callable[[Val], Val]) -> None:
-    """Replace a word in memory that other threads may be replacing too."""
+    """Replace a word in memory that other threads may replace too."""
     seen = k.var(k.load("i64", at))
     with k.forever() as loop:
         old = seen.value
@@ -139,8 +136,8 @@ def update(k: Kernel, at: Val, change: Callable[[Val], Val]) -> None:
 
 
 def _file_by_hash(k: Kernel, directory: Val, mask: Val, entry: Val, hash: Val) -> None:
-    """Put an entry at the head of the chain of its hash. A word that is taken keeps its tag, so that all threads stop
-    at the same one."""
+    """Put an entry at the head of the chain of its hash. A used word keeps its tag, so all threads stop at the same
+    one."""
     tag, place, is_filed = tag_of(hash), k.var(hash & mask), k.var(k.false)
     with k.forever() as loop:
         at = k.element("i64", directory, place.value)
@@ -157,7 +154,7 @@ def _file_by_hash(k: Kernel, directory: Val, mask: Val, entry: Val, hash: Val) -
 def link_module() -> Module:
     """`main(plan, entries, rows)` files entries in the directory. The plan is i64 words: directory, mask, least key,
     bytes per entry, mode (BY_HASH ..), whether entries are marked (UNMARKED ..), the bitmap of keys (or null), and the
-    place of the chain of entries that are kept apart."""
+    place of the chain of entries kept apart."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     plan, entries, rows = k.params

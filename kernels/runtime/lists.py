@@ -1,8 +1,8 @@
-"""Growing lists of records and of text, in the kernel language: each is one malloc'ed block, so that a state owns it by
-one pointer.
+"""Growing lists of records and of text, in the kernel language: each is one malloc'ed block, so a state owns it by one
+pointer.
 
-A block is (used i64, capacity i64), then the content; null is an empty list. Routines that may grow a block return
-where it is now. Aggregates that keep all values of a group build on these."""
+A block is (used i64, capacity i64), then the content; null is an empty list. Routines that may grow a block return its
+new address. Aggregates that keep all values of a group use these."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def list_room(k: Kernel, ctx: Val, block: Val, record_bytes: Val) -> None:
 
 @routine("text_append", ("ptr", "ptr", "ptr", "i64"), "ptr")
 def text_append(k: Kernel, ctx: Val, block: Val, text: Val, length: Val) -> None:
-    """The block with a string behind what it has; `used` and `capacity` count bytes."""
+    """The block with a string appended; `used` and `capacity` count bytes."""
     used, capacity = k.var(k.i64(0)), k.var(k.i64(0))
     current = k.var(block)
     with k.when(block != k.null):
@@ -49,7 +49,7 @@ def text_append(k: Kernel, ctx: Val, block: Val, text: Val, length: Val) -> None
 
 
 def used_of(k: Kernel, block: Val) -> Val:
-    """How much of a block is used; 0 of a null one."""
+    """The used size of a block; 0 for null."""
     used = k.var(k.i64(0))
     with k.when(block != k.null):
         used.set(k.load("i64", block))

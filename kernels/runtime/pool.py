@@ -1,21 +1,21 @@
 """The memory pool of the process, in the kernel language: `malloc`, `calloc`, `realloc` and `free` as kernels and host
 call them.
 
-Blocks above `SMALLEST` are the pool's, smaller ones the C library's. The pool owns one range of addresses, reserved at
-once and made of huge pages, with a region for each class of sizes (four to a doubling), so that an address tells its
-class. Freed blocks keep their pages for the next block of their class: fresh pages cost more than what most kernels do
-with them, and what the C library keeps, others in the process may give back (DuckDB trims its heap several times a
-second). What is kept is bounded: pages of idle blocks go back to the system where used and idle blocks together would
-be more than `BOUND`.
+Blocks above `SMALLEST` belong to the pool, smaller ones to the C library. The pool owns one range of addresses,
+reserved at once and made of huge pages, with a region for each size class (four per doubling), so an address tells its
+class. Freed blocks keep their pages for the next block of their class: fresh pages cost more than most kernels' work on
+them, and pages that the C library keeps may be released by others in the process (DuckDB trims its heap several times a
+second). The kept memory is bounded: pages of idle blocks are returned to the system if used and idle blocks together
+would exceed `BOUND`.
 
-Blocks do not all begin at the same place of a page: a kernel that fills many of them at the same pace, as those do that
-partition rows, would write to the same few lines of its caches, whose sets the low bits of addresses choose. So a block
-begins a line further in than the one before it, in a page that it has for that (`SHIFTS` lines, then from the first
-again); an address within a block tells which it is all the same.
+Blocks start at different places of a page. Low address bits choose the cache set, so a kernel that fills many aligned
+blocks at the same pace, as partitioning does, would write to the same few cache lines. So each block starts one line
+later than the previous one, in an extra page (`SHIFTS` lines, then from the first again). An address within a block
+still tells its block.
 
-The state is a record of words (names below), then a record of `CLASS_WORDS` per class. A class has two stacks of block
-numbers, for idle blocks with pages (warm) and without (cold, which read as zeros), and the number of blocks that were
-ever handed out."""
+The state is a record of words (named below), then a record of `CLASS_WORDS` per class. A class has two stacks of block
+numbers, for idle blocks with pages (warm) and without (cold, which read as zeros), and the number of blocks ever handed
+out."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 
 STATE = "pool_state"
-"""The symbol under which code finds the state."""
+"""The symbol by which code finds the state."""
 
 LOCK, BASE, RANGE, REGION, BOUND, USED, IDLE, RECYCLED, FRESH, GIVEN_UP, CALLS = range(11)
-"""Words of the state. Bytes: in use, idle with pages; and ever handed out from warm blocks, from others, and given back
-to the system."""
+"""Words of the state. Bytes: in use; idle with pages; and in total handed out from warm blocks, from others, and
+returned to the system."""
 CLASSES_AT = 16 * 8
 WARM, COLD, NEXT, WARM_AT, COLD_AT, SIZE, BLOCKS, STAMP = range(8)
-"""Words of a class: how many blocks are warm, cold and were ever handed out; where the stacks lie; bytes of a block;
-how many there can be; and the number of the last call that used it."""
+"""Words of a class: the number of blocks that are warm, cold and ever handed out; the addresses of the stacks; bytes of
+a block; the maximum number of blocks; and the number of the last call that used it."""
 CLASS_WORDS = 8
 SMALLEST_BITS, LARGEST_BITS = 17, 33
 SMALLEST, LARGEST = 1 << SMALLEST_BITS, 1 << LARGEST_BITS
-"""Blocks above the first and up to the second are the pool's."""
+"""Blocks above the first and up to the second size belong to the pool."""
 LINE, SHIFTS = 64, 64
 SHIFT_BYTES = LINE * SHIFTS
 CLASSES = 4 * (LARGEST_BITS - SMALLEST_BITS)
@@ -46,8 +46,8 @@ EXPORTS = ("pool_malloc", "pool_calloc", "pool_realloc", "pool_free", "pool_trim
 
 
 def class_size(number: int) -> int:
-    """Bytes from one block of a class to the next: those that it holds, 1.25, 1.5, 1.75 or 2 times a power of two, and
-    what its shift may take."""
+    """Bytes from one block of a class to the next: its capacity, 1.25, 1.5, 1.75 or 2 times a power of two, and room
+    for its shift."""
     return ((5 + number % 4) << (SMALLEST_BITS + number // 4 - 2)) + SHIFT_BYTES
 
 
@@ -56,7 +56,7 @@ def _class(k: Kernel, number: Val) -> Val:
 
 
 def _class_of(k: Kernel, bytes: Val) -> Val:
-    """The number of the smallest class whose blocks have so many bytes."""
+    """The number of the smallest class whose blocks have this many bytes."""
     last = bytes - 1
     power = k.i64(63) - k.unary("leading_zeros", last)
     return (power - SMALLEST_BITS) * 4 + (last.ushr(power - 2) & 3)
@@ -89,8 +89,8 @@ def _address(k: Kernel, state: Val, number: Val, block: Val, size: Val) -> Val:
 
 @routine("pool_give_up", ("i64",), None)
 def pool_give_up(k: Kernel, most: Val) -> None:
-    """Give pages of idle blocks back to the system until so many bytes are idle at most, those of classes first that
-    have not been used for longest. The lock is held."""
+    """Return pages of idle blocks to the system until at most `most` bytes are idle, the least recently used classes
+    first. The lock is held."""
     state = k.symbol(STATE)
     with k.forever() as classes:
         classes.stop_if(k.load("i64", state, IDLE) <= most)
@@ -116,7 +116,7 @@ def pool_give_up(k: Kernel, most: Val) -> None:
 @routine("pool_take", ("i64",), "i64")
 def pool_take(k: Kernel, bytes: Val) -> None:
     """The address of a block, with its lowest bit set if all of it is zero; 0 if the class has none left. A warm block
-    of up to twice the size is better than fresh pages."""
+    of up to twice the size is preferred to fresh pages."""
     state, smallest = k.symbol(STATE), _class_of(k, bytes)
     block, is_zero, fitting = k.var(k.i64(-1)), k.var(k.i64(1)), k.var(smallest)
     _lock(k, state)
@@ -170,7 +170,7 @@ def pool_malloc(k: Kernel, bytes: Val) -> None:
 
 @routine("pool_calloc", ("i64", "i64"), "ptr")
 def pool_calloc(k: Kernel, count: Val, each: Val) -> None:
-    """As calloc. Only blocks that others have written to are zeroed."""
+    """As calloc. Only blocks that were written before are zeroed."""
     bytes = count * each
     with k.when(_pooled(k, bytes) & ~k.overflows("mul", count, each)):
         found = pool_take(k, bytes)
@@ -232,7 +232,7 @@ def pool_realloc(k: Kernel, block: Val, bytes: Val) -> None:
 
 @routine("pool_trim", ("i64",), None)
 def pool_trim(k: Kernel, most: Val) -> None:
-    """Keep so many idle bytes at most."""
+    """Keep at most this many idle bytes."""
     state = k.symbol(STATE)
     _lock(k, state)
     pool_give_up(k, most)
@@ -241,13 +241,13 @@ def pool_trim(k: Kernel, most: Val) -> None:
 
 @routine("pool_hold", ("i64",), None)
 def pool_hold(k: Kernel, unused: Val) -> None:
-    """Keep all others out of the pool, so that a fork finds it whole."""
+    """Lock the pool, so that a fork finds it consistent."""
     _lock(k, k.symbol(STATE))
 
 
 @routine("pool_let_go", ("i64",), None)
 def pool_let_go(k: Kernel, unused: Val) -> None:
-    """Let the others in again."""
+    """Unlock the pool."""
     _unlock(k, k.symbol(STATE))
 
 
@@ -256,7 +256,7 @@ def pool_module() -> Module:
     """All functions of the pool; `EXPORTS` can be called from outside."""
     module = Module(exports=EXPORTS)
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
-    # What a module has is what its main function calls.
+    # A module contains what its main function calls.
     pool_free(k, pool_realloc(k, pool_calloc(k, k.params[2], k.i64(1)), k.params[2]))
     pool_trim(k, k.i64(0))
     pool_hold(k, k.i64(0))

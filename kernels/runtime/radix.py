@@ -1,14 +1,12 @@
-"""A radix sort in the kernel language: the stable order of rows by a 64-bit key, digit by digit from the least
-significant.
+"""A radix sort in the kernel language: the stable order of rows by a 64-bit key, from the least significant digit.
 
-`main(plan, counts, rows)`: the plan is words: the address of the keys, of as much spare memory, of the numbers of the
-rows (32 bits each, in any order at first) and of as much spare memory, and how many bits of the keys matter. Keys and
-numbers are sorted where they lie; `counts` is memory for 2,048 words. A digit in which all keys agree costs one look at
-each key.
+`main(plan, counts, rows)`. The plan is words: the address of the keys, of equal spare memory, of the row numbers (32
+bits each, initially in any order), of equal spare memory, and the number of significant key bits. Keys and row numbers
+are sorted in place; `counts` is memory for 2,048 words. A digit in which all keys agree costs one look at each key.
 
-`places_module`: for keys of few values, where each row belongs, by counting. Columns that are written there
-(`scatter_module` in gather.py) are read in their order, and written in as many streams as there are values; gathered in
-the sorted order, each value would be read from another line of memory."""
+`places_module`: for keys with few values, the place of each row, by counting. When columns are written there
+(`scatter_module` in gather.py), they are read in order and written in as many streams as there are values. A gather in
+the sorted order would read each value from another line of memory."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ def radix_module() -> Module:
         at = shift.value
         digits.stop_if(at >= bits)
         _count(k, keys.value, counts, rows, at)
-        # All in one bucket: the order stays as it is.
+        # All in one bucket: the order does not change.
         with k.when(k.load("i64", counts, (k.load("i64", keys.value).ushr(at)) & (BUCKETS - 1)) < rows):
             _scatter(k, keys.value, numbers.value, spare_keys.value, spare_numbers.value, counts, rows, at)
             for a, b in ((keys, spare_keys), (numbers, spare_numbers)):
@@ -54,9 +52,9 @@ def radix_module() -> Module:
 
 @cache
 def places_module() -> Module:
-    """`main(plan, counts, rows)`: the plan is the address of the keys, of the places (32 bits each) and how many values
-    keys have; `counts` is memory for as many words. The place of a row is the number of rows that come before it in the
-    stable order of keys."""
+    """`main(plan, counts, rows)`. The plan is the address of the keys, of the places (32 bits each) and the number of
+    key values; `counts` is memory for as many words. The place of a row is the number of rows before it in the stable
+    order of keys."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     plan, counts, rows = k.params
@@ -77,7 +75,7 @@ def places_module() -> Module:
 
 
 def starts(k: Kernel, counts: Val, values: Val) -> None:
-    """From the number of each value to the place of its first."""
+    """Turn the number of rows per value into the place of each value's first row."""
     total = k.var(k.i64(0))
     with k.range(values) as value:
         count = k.load("i64", counts, value)
@@ -86,7 +84,7 @@ def starts(k: Kernel, counts: Val, values: Val) -> None:
 
 
 def _count(k: Kernel, keys: Val, counts: Val, rows: Val, shift: Val) -> None:
-    """How many keys have each digit."""
+    """Count the keys with each digit."""
     k.call("memset", counts, 0, BUCKETS * 8)
     with k.range(rows) as i:
         cell = k.element("i64", counts, k.load("i64", keys, i).ushr(shift) & (BUCKETS - 1))
@@ -96,7 +94,7 @@ def _count(k: Kernel, keys: Val, counts: Val, rows: Val, shift: Val) -> None:
 def _scatter(
     k: Kernel, keys: Val, numbers: Val, to_keys: Val, to_numbers: Val, counts: Val, rows: Val, shift: Val
 ) -> None:
-    """Put each row where those with its digit belong, in the order in which they come."""
+    """Move each row to the place of its digit, in the order in which they come."""
     starts(k, counts, k.i64(BUCKETS))
     with k.range(rows) as i:
         key = k.load("i64", keys, i)

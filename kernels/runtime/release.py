@@ -1,6 +1,6 @@
-"""A kernel that frees what aggregate states own: for every entry, the pointers at given offsets.
+"""A kernel that frees the memory of aggregate states: for every entry, the pointers at given offsets.
 
-`main(plan, entries, rows)`: the plan is i64 words: bytes per entry, whether only occupied entries count (first word not
+`main(plan, entries, rows)`. The plan is i64 words: bytes per entry, whether only occupied entries count (first word not
 zero), the number of offsets, the offsets.
 """
 

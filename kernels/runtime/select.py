@@ -12,8 +12,8 @@ FLOAT_BITS = (1 << 63) - 1
 
 
 def sortable(k: Kernel, x: Val) -> Val:
-    """An f64 as an i64 of the same order: NaN is one value and the greatest, -0.0 is just below 0.0. Its own inverse is
-    `unsortable`."""
+    """An f64 as an i64 of the same order: all NaNs are one value, the greatest; -0.0 is just below 0.0. `unsortable` is
+    its inverse."""
     bits = k.select(x != x, k.f64(float("nan")), x).bits_as("i64")
     return bits ^ ((bits >> 63) & FLOAT_BITS)
 
@@ -30,8 +30,7 @@ def _swap(k: Kernel, machine: str, data: Val, a: Val, b: Val) -> None:
 
 
 def _quickselect(k: Kernel, machine: str, data: Val, count: Val, n: Val, less: Callable[[Val, Val], Val]) -> None:
-    """Three-way partitions around pseudo-random pivots, so that no order of the input and no ties are bad; ends by
-    returning."""
+    """Three-way partitions around pseudo-random pivots: no input order and no ties are bad. Ends by returning."""
     low, high = k.var(k.i64(0)), k.var(count - 1)
     with k.forever() as loop:
         first, last = low.value, high.value
@@ -61,8 +60,8 @@ def _quickselect(k: Kernel, machine: str, data: Val, count: Val, n: Val, less: C
 
 
 def select_nth(k: Kernel, data: Val, count: Val, n: Val, machine: str) -> Val:
-    """The n-th smallest of an array of i64 or i128, which is reordered: what is before it is not greater, what is
-    behind not less."""
+    """The n-th smallest of an array of i64 or i128. Reorders it: no element before the n-th is greater, none after it
+    less."""
 
     @routine(f"select_{machine}", ("ptr", "i64", "i64"), machine)
     def select(k: Kernel, data: Val, count: Val, n: Val) -> None:
@@ -80,8 +79,7 @@ def select_pointer(
     context: Val,
     before: Callable[[Kernel, Val, Val, Val], Val],
 ) -> Val:
-    """The n-th of an array of pointers, which is reordered, by `before(k, a, b, context)`; `name` stands for the
-    order."""
+    """The n-th of an array of pointers by `before(k, a, b, context)`. Reorders it. `name` names the order."""
 
     @routine(f"select_{name}", ("ptr", "i64", "i64", "ptr"), "ptr")
     def select(k: Kernel, pointers: Val, count: Val, n: Val, context: Val) -> None:
@@ -106,15 +104,14 @@ def least(k: Kernel, data: Val, start: Val, count: Val, machine: str) -> Val:
 def sort_pointers(
     k: Kernel, name: str, pointers: Val, count: Val, context: Val, before: Callable[[Kernel, Val, Val, Val], Val]
 ) -> None:
-    """Sort an array of pointers by `before(k, a, b, context)`, a total order; behind it there is room for as many
-    again.
+    """Sort an array of pointers by `before(k, a, b, context)`, a total order. Equal spare room must follow the array.
 
-    `name` stands for the order: the routine is emitted once per module under it.
+    `name` names the order: the routine is emitted once per module under it.
     """
 
     @routine(f"sort_{name}", ("ptr", "i64", "ptr"), None)
     def sort(k: Kernel, pointers: Val, count: Val, context: Val) -> None:
-        """Bottom-up merge sort; input that is in order already costs one comparison per element."""
+        """Bottom-up merge sort; sorted input costs one comparison per element."""
         ordered = k.var(k.true)
         at = k.var(k.i64(1))
         with k.forever() as loop:

@@ -14,7 +14,7 @@ PRECISION = 14
 REGISTERS = 1 << PRECISION
 LEVELS = 64 - PRECISION
 LARGEST_SET = 2048
-"""Words of the largest set; twice that would be larger than the registers."""
+"""Words of the largest set; twice as many would be larger than the registers."""
 
 
 @routine("sketch_put", ("ptr", "i64"), None)
@@ -108,7 +108,7 @@ def sketch_merge(k: Kernel, ctx: Val, block: Val, other: Val) -> None:
 
 @routine("sketch_estimate", ("ptr",), "i64")
 def sketch_estimate(k: Kernel, block: Val) -> None:
-    """How many distinct hashes there were."""
+    """The estimated number of distinct hashes."""
     with k.when(block == k.null):
         k.ret(k.i64(0))
     with k.when(k.load("i64", block) >= 0):

@@ -1,10 +1,10 @@
-"""Sorts rows within groups: rows that lie in the order of their groups already, each group by a 64-bit number.
+"""Sorts rows within groups: rows that are already grouped, each group by a 64-bit number.
 
-`main(plan, _, rows)`: the plan is words, addresses of: the words of the groups, in order; the numbers of the rows (32
-bits each), in that order; what is sorted by, by number of row (signed); memory for as many of these, twice; and memory
-for as many numbers of rows. The numbers of rows are sorted where they lie, and the order is stable. Cost: groups are
-sorted in short runs by insertion, and the runs merged, but for those that follow each other already. So rows that were
-in order, or in a few runs of it, cost hardly more than a look at each."""
+`main(plan, _, rows)`. The plan is words, addresses of: the words of the groups, in order; the row numbers (32 bits
+each), in that order; the sort values by row number (signed); memory for as many of these, twice; and memory for as many
+row numbers. Row numbers are sorted in place, and the order is stable. Cost: groups are sorted in short runs by
+insertion, and runs that are not yet in order are merged. So rows in order, or in a few sorted runs, cost hardly more
+than a look at each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 
 RUN = 16
-"""So many rows are sorted by insertion."""
+"""Runs of this many rows are sorted by insertion."""
 
 
 @routine("sort_run", ("ptr", "ptr", "i64", "i64"), None)
@@ -38,7 +38,7 @@ def sort_run(k: Kernel, values: Val, numbers: Val, start: Val, end: Val) -> None
 def merge_neighbours(
     k: Kernel, values: Val, numbers: Val, spare_values: Val, spare_numbers: Val, start: Val, middle: Val, end: Val
 ) -> None:
-    """Merge two sorted runs that lie side by side."""
+    """Merge two adjacent sorted runs."""
     a, b = k.var(start), k.var(middle)
     with k.range(end - start) as at:
         takes_first = k.var(b.value >= end)

@@ -1,17 +1,15 @@
-"""A table whose entries are sorted by a number within groups of equal keys, for joins that ask for a range or for the
-nearest.
+"""A table whose entries are sorted by a number within groups of equal keys, for range and nearest-match joins.
 
-While rows are collected an entry holds its number, the hash of its keys and perhaps its place in the input.
-`number_module` reads these and finds the groups; the host (`backends/local/sort/sorted_tables.py`) has the entries of a
-group put together, sorts what is not in order, and leaves the numbers in their order, the rows beside them, and a
-directory of groups. The row of an entry is what lies behind its header, or its address if entries are marked or have
+While rows are collected, an entry holds its number, the hash of its keys and possibly its position in the input.
+`number_module` reads these and finds the groups. Then the host (`backends/local/sort/sorted_tables.py`) has the entries
+of each group put together, sorts what is not in order, and leaves the numbers in order, the rows beside them, and a
+directory of groups. The row of an entry is what follows its header, or its address if entries are marked or have
 nothing else.
 
-A group is a hash, not a key: keys of equal hashes share one, and who searches compares keys unless the hash is known to
-tell all of them apart. Directory: so many slots of 32 bytes: hash, first place, place behind the last, and where a
-search has ended last. A slot whose hash is 0 is free, and has an empty range; the slot behind the last is that of the
-hash 0. A single number whose values are close together is a place in a dense directory instead: of each possible key,
-and of one more, the first place of its rows."""
+A group is a hash, not a key: keys of equal hashes share one, and a search compares keys unless the hash is known to be
+unique. The directory has slots of 32 bytes: hash, first place, place after the last, and where the last search ended. A
+slot with hash 0 is free and has an empty range; the slot after the last is that of the hash 0. A single number with
+close values uses a dense directory instead: the first place of the rows of each possible key, and one more."""
 
 from __future__ import annotations
 
@@ -28,17 +26,16 @@ CURSOR = 3
 AT_ONCE = 4
 PLAN_WORDS = 14
 GROUPS_AT, MOST_AT, MODE_AT, LEAST_AT = 10, 11, 12, 13
-"""Words of the plan of `number_module`: how many groups there are, at how many it gives up, BY_HASH .., the least
+"""Words of the plan of `number_module`: the number of groups, the number at which it gives up, BY_HASH .., the least
 number."""
 
 AHEAD = 16
-"""Where entries are counted and placed, words of groups are fetched so many entries before their turn: groups come in
-any order, and their words do not stay in a core's cache. Behind the slots of the last entries there are twice as many
-that may be read."""
+"""Words of groups are prefetched this many entries ahead while entries are counted and placed: groups come in any
+order, and their words do not stay in a core's cache. Twice this many readable slots follow those of the last
+entries."""
 
 BY_HASH, BY_NUMBER, DENSE = 0, 1, 2
-"""What an entry holds of its keys and which group that means: a hash; a number to be hashed; a number that is a place
-by itself."""
+"""How an entry's keys give its group: a hash; a number to be hashed; a number that is its own place."""
 
 
 @routine("group_slot", ("ptr", "i64", "i64"), "i64")
@@ -56,9 +53,9 @@ def group_slot(k: Kernel, directory: Val, mask: Val, word: Val) -> None:
 
 @routine("place_near", ("ptr", "i64", "i64", "i64", "i64", "i64"), "i64")
 def place_near(k: Kernel, keys: Val, low: Val, high: Val, hint: Val, value: Val, after: Val) -> None:
-    """As `first_place` among the keys from `low` up to `high`, for a value that is expected a little behind the place
-    `hint`: the first few keys are looked at without a branch, since how many are passed by cannot be foreseen; then in
-    steps that double, with a search between the last two. A value before the hint is searched for from `low` on."""
+    """As `first_place` among the keys from `low` to `high`, for a value expected slightly after the place `hint`. The
+    first few keys are compared without a branch, since the number to skip is unpredictable. Then come doubling steps
+    and a search between the last two. A value before the hint is searched from `low`."""
 
     def is_before(at: Val) -> Val:
         key = k.load("i64", keys, at)
@@ -94,7 +91,7 @@ def place_near(k: Kernel, keys: Val, low: Val, high: Val, hint: Val, value: Val,
 
 @routine("group_number", ("ptr", "ptr", "i64", "i64"), "i64")
 def group_number(k: Kernel, plan: Val, words: Val, mask: Val, word: Val) -> None:
-    """The slot of a group among words that other threads fill too; its own if it is the first of its group."""
+    """The slot of a group among words that other threads fill too; a new slot if it is the first of its group."""
     with k.when(word == 0):
         k.ret(mask + 1)
     slot = k.var(word & mask)
@@ -114,10 +111,10 @@ def group_number(k: Kernel, plan: Val, words: Val, mask: Val, word: Val) -> None
 @cache
 def number_module() -> Module:
     """`main(plan, chunk, rows)` writes down what the entries of a chunk are sorted by. The chunk is two words: address
-    and number of its first entry. The plan is i64 words: the words of the groups, mask, bytes per entry; where in an
-    entry the hash and the place in the input are (-1: nowhere), whether entries are marked; arrays of numbers, slots
-    (i32), addresses and places; how many groups there are, and at how many to give up; BY_HASH .., and the least
-    number."""
+    and number of its first entry. The plan is i64 words: the words of the groups, mask, bytes per entry; the offsets in
+    an entry of the hash and of the position in the input (-1: none); whether entries are marked; arrays of numbers,
+    slots (i32), addresses and places; the number of groups, and the number at which to give up; BY_HASH ..; and the
+    least number."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     plan, chunk, rows = k.params
@@ -170,10 +167,10 @@ def count_module() -> Module:
 
 @cache
 def place_module() -> Module:
-    """`main(plan, first, rows)` puts entries in the places of their groups, one behind the other, in the order in which
-    they come. The plan is i64 words: numbers, addresses and slots (i32) of the entries; numbers and rows in their
-    places; the next place of each slot; how many words a row has, and where they begin in an entry. No words: the row
-    is the address of the entry."""
+    """`main(plan, first, rows)` puts entries into the places of their groups, in the order in which they come. The plan
+    is i64 words: numbers, addresses and slots (i32) of the entries; numbers and rows in their places; the next place of
+    each slot; the number of words of a row, and where they begin in an entry. No words: the row is the address of the
+    entry."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "i64", "i64"), None)
     plan, first, rows = k.params
@@ -182,7 +179,7 @@ def place_module() -> Module:
     with k.range(rows) as row:
         number = first + row
         k.prefetch(k.element("i64", places, k.load("i32", slots, number + 2 * AHEAD).to("i64")))
-        # The place may still change by then, by a little.
+        # The place may still change slightly until then.
         soon = k.load(
             "i64", k.element("i64", places, k.load("i32", slots, k.min(number + AHEAD, first + rows - 1)).to("i64"))
         )

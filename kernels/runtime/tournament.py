@@ -1,9 +1,8 @@
-"""A tournament in the kernel language: which of many codes has the highest count, and of those that tie, the smallest
-rank.
+"""A tournament tree in the kernel language: which of many codes has the highest count; ties go to the smallest rank.
 
-Counts and ranks are arrays of `size` words (a power of two); the tree is as many words, node i the winner of its
-children 2i and 2i + 1, where children from `size` on are the codes themselves. The winner of all is node 1. A change
-costs O(log size)."""
+Counts and ranks are arrays of `size` words (a power of two), and so is the tree. Node i is the winner of its children
+2i and 2i + 1; children from `size` on are the codes themselves. Node 1 is the overall winner. A change costs O(log
+size)."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ def _winner(k: Kernel, tree: Val, size: Val, node: Val) -> None:
 
 @routine("tournament_start", ("ptr", "i64"), None)
 def tournament_start(k: Kernel, tree: Val, size: Val) -> None:
-    """Before any count: the first code of each subtree wins."""
+    """Initial state: the first code of each subtree wins."""
     node = k.var(size - 1)
     with k.forever() as loop:
         at = node.value
@@ -30,7 +29,7 @@ def tournament_start(k: Kernel, tree: Val, size: Val) -> None:
 
 @routine("tournament_update", ("ptr", "ptr", "ptr", "i64", "i64"), None)
 def tournament_update(k: Kernel, tree: Val, counts: Val, ranks: Val, size: Val, code: Val) -> None:
-    """The count or the rank of a code has changed."""
+    """Update the tree after the count or rank of a code has changed."""
     node = k.var((size + code).ushr(1))
     with k.forever() as loop:
         at = node.value
@@ -41,6 +40,6 @@ def tournament_update(k: Kernel, tree: Val, counts: Val, ranks: Val, size: Val, 
         winner = k.select(better, right, left)
         before = k.load("i64", tree, at)
         k.store(tree, winner, at)
-        # Where another code won and wins, nothing changes further up.
+        # If another code won and still wins, nothing changes further up.
         loop.stop_if((winner == before) & (winner != code))
         node.set(at.ushr(1))

@@ -34,11 +34,11 @@ class Positions:
         k.store(self.numbers.address, rows.count, count.value)
 
     def before(self, k: PipelineKernel, row: Val) -> Val:
-        """How many there are before a row."""
+        """The number of such rows before a row."""
         return k.load("i64", self.before_each.address, row)
 
     def row(self, k: PipelineKernel, number: Val) -> Val:
-        """The row of the number-th; `number` may be one too large."""
+        """The number-th such row; `number` may be one too large."""
         return k.load("i64", self.numbers.address, number)
 
     def free(self, k: PipelineKernel) -> None:
@@ -67,7 +67,7 @@ class Access(Evaluator):
 
 
 class ShiftedValue(Access):
-    """lag and lead: the value some rows before or behind, or a default where the partition has no such row."""
+    """lag and lead: the value some rows before or after, or a default if the partition has no such row."""
 
     def __init__(self, call: WindowCall, forward: bool):
         super().__init__(call)
@@ -79,7 +79,7 @@ class ShiftedValue(Access):
         if len(args) > 1:
             d = place.rows.value(k, args[1], row).wide()
             distance, known = d.value, d.valid
-        # The least BIGINT has no negation: no partition is that long, so any number beyond both ends does for it.
+        # The least BIGINT has no negation. No partition is that long, so any number beyond both ends will do.
         distance = k.max(distance, k.i64(-(2**62)))
         ahead = distance if self.forward else -distance
         if self.positions is None:
@@ -93,7 +93,7 @@ class ShiftedValue(Access):
         return result if known is None else result.with_valid(known if result.valid is None else known & result.valid)
 
     def _skipping(self, k: PipelineKernel, place: Place, positions: Positions, ahead: Val) -> tuple[Val, Val]:
-        """Whether there is, and which is, the row some rows with values ahead; the row itself for 0."""
+        """Whether the row some rows with values ahead exists, and its number; the row itself for 0."""
         row = place.row
         here, low, high = (positions.before(k, at) for at in (row, place.start, place.end))
         behind = positions.before(k, row + 1)

@@ -1,5 +1,5 @@
-"""What window kernels work with: the sorted rows of a shard, the place of the current row, memory, and the `Evaluator`
-of a call."""
+"""The basis of window kernels: the sorted rows of a shard, the position of the walk, memory, and the `Evaluator` of a
+call."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tsql.kernels.functions.comparison import not_distinct
 from tsql.kernels.windows.call import WindowCall
 
 MOST_ROWS = 1 << 31
-"""A shard has fewer rows; sums of narrow integers need no more than 64 bits then."""
+"""A shard has fewer rows than this, so sums of narrow integers fit in 64 bits."""
 
 
 class SortedRows:
-    """The rows of a shard in the order of partitions and ORDER BY; any of them can be read by its number."""
+    """The rows of a shard in the order of partitions and ORDER BY. Any row can be read by its number."""
 
     def __init__(self, columns: dict[str, tuple[SourceColumn, ColumnPointers]], count: Val):
         self.columns, self.count = columns, count
@@ -56,9 +56,9 @@ class SortedRows:
 
 
 class Place:
-    """Where the walk over the rows is: the row, its partition `[start, end)`, its peers `[peers, peers_end)`, and the
-    number of its group of peers in the partition, from 0. inside: the walk may begin inside of a partition, and with
-    the first row `partition` is called for, which is not the partition's first then."""
+    """The position of the walk: the row, its partition `[start, end)`, its peers `[peers, peers_end)`, and the number
+    of its group of peers in the partition, from 0. inside: the walk may begin inside of a partition; then `partition`
+    is called for the walk's first row, which need not be the partition's first."""
 
     def __init__(self, k: PipelineKernel, rows: SortedRows, inside: bool = False):
         self.inside = inside
@@ -67,7 +67,7 @@ class Place:
         self._start, self._end, self._peers, self._peers_end, self._group = (k.var(k.i64(0)) for _ in range(5))
 
     def carried(self) -> list[Var]:
-        """What a walk leaves to the walk over the rows that follow."""
+        """The variables that a walk passes on to the walk over the following rows."""
         return [self._start, self._end, self._peers, self._peers_end, self._group]
 
     start = property(lambda self: self._start.value, lambda self, v: self._start.set(v))
@@ -78,11 +78,11 @@ class Place:
 
 
 class Evaluator:
-    """Computes one call. `begin` and `end` are emitted around the walk, `partition` where one begins (`place.row` is
-    its first row), `value` for each row in order."""
+    """Computes one call. `begin` and `end` are emitted around the walk, `partition` at the start of each (`place.row`
+    is its first row), `value` for each row in order."""
 
     how = ""
-    """How it is done, for `explain`; empty where there is one way only."""
+    """The strategy, for `explain`; empty if there is only one."""
 
     def __init__(self, call: WindowCall):
         self.call = call
@@ -97,14 +97,14 @@ class Evaluator:
         return False
 
     def carried(self) -> list[Var]:
-        """What a walk leaves to the walk over the rows that follow, where both are in one partition."""
+        """The variables that a walk passes on to the walk over the following rows of the same partition."""
         return []
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         """Make variables and memory."""
 
     def prepare(self, k: PipelineKernel, rows: SortedRows) -> None:
-        """Look at all rows before the walk; the memory is there."""
+        """Look at all rows before the walk. The memory is allocated by then."""
 
     def partition(self, k: PipelineKernel, place: Place) -> None:
         """Start over for a new partition."""
@@ -117,8 +117,8 @@ class Evaluator:
 
 
 class Memory:
-    """An array that lives as long as the walk; it counts as memory of the query. Where the query may not have so much,
-    the kernel stops before the first row, and nothing is touched."""
+    """An array that lives as long as the walk and counts as memory of the query. If that exceeds the query's limit, the
+    kernel stops before the first row, and nothing is touched."""
 
     def __init__(self, k: PipelineKernel, bytes: Val, zeroed: bool = False):
         self.bytes = bytes
@@ -138,13 +138,13 @@ class Memory:
 
 
 class GrowingMemory:
-    """An array that grows to what is asked for; its content is lost then."""
+    """An array that grows on demand. Growing loses its content."""
 
     def __init__(self, k: PipelineKernel):
         self.pointer, self.bytes = k.var(k.null), k.var(k.i64(0))
 
     def room(self, k: PipelineKernel, bytes: Val) -> None:
-        """Make room for so many bytes."""
+        """Make room for this many bytes."""
         with k.when(bytes > self.bytes.value):
             grown = bytes * 2
             take_bytes(k, k.ctx, grown - self.bytes.value)
@@ -158,8 +158,8 @@ class GrowingMemory:
 
 
 class OwnMemory:
-    """Counts what states allocate, so that it can be given back when they are freed: kernels only ever add to the
-    memory in use."""
+    """Counts what states allocate, so that it can be returned when they are freed: kernels only add to the memory in
+    use."""
 
     def __init__(self, k: PipelineKernel):
         self.word = k.buffer(8)
@@ -167,7 +167,7 @@ class OwnMemory:
 
     @contextmanager
     def counted(self, k: PipelineKernel) -> Iterator[None]:
-        """What the code inside takes is counted here too."""
+        """Also count here what the code inside allocates."""
         place = k.offset(k.ctx, MEMORY)
         shared = k.load("ptr", place)
         before = k.load("i64", self.word)
@@ -177,7 +177,7 @@ class OwnMemory:
         k.atomic_add(shared, k.load("i64", self.word) - before)
 
     def released(self, k: PipelineKernel) -> None:
-        """All of it is freed."""
+        """All counted memory is freed."""
         take_bytes(k, k.ctx, -k.load("i64", self.word))
         k.store(self.word, k.i64(0))
 

@@ -34,7 +34,7 @@ class Bound:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the distance is the same for all rows, so that the end moves in one direction only."""
+        """Whether the distance is the same for all rows: then the end only moves forward."""
         return self.offset is None or not self.offset.columns()
 
     def sql(self, side: str) -> str:
@@ -94,8 +94,8 @@ WHOLE_PARTITION = Frame("rows", Bound("unbounded"), Bound("unbounded"))
 
 @dataclass(frozen=True)
 class WindowCall:
-    """A call of a window function or of an aggregate over a frame. The frame of a function that sees the whole
-    partition anyway (row_number, lag, ..) is the default one."""
+    """A call of a window function or of an aggregate over a frame. Functions that always see the whole partition
+    (row_number, lag, ..) have the default frame."""
 
     name: str
     args: tuple[Expr, ...]

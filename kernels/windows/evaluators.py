@@ -1,9 +1,9 @@
-"""Which kernel computes a call: the one place where that is decided, by the function and its frame. `explain` prints
-the choice.
+"""Chooses the kernel of a call, by the function and its frame: the only place that decides it. `explain` prints the
+choice.
 
-Rows of a frame that begins with the partition are only added. Otherwise, while both ends move forward: where rows can
-be removed exactly they are; where states merge there are two stacks. Ends that may move back take a tree of states.
-What is left is folded anew for each frame."""
+If the frame begins with the partition, rows are only added. If both ends move forward, rows are removed where that is
+exact; where states merge, two stacks are used. Ends that may move back need a tree of states. All other calls fold each
+frame from scratch."""
 
 from __future__ import annotations
 
@@ -32,25 +32,24 @@ from tsql.kernels.windows.stitch_chain import StitchChain
 from tsql.kernels.windows.tree import Tree
 
 ONCE_IS_ENOUGH = {"min", "max", "bool_and", "every", "bool_or", "bit_and", "bit_or", "any_value"}
-"""Aggregates to which it does not matter how often a value is there: DISTINCT changes nothing."""
+"""Aggregates for which duplicates do not matter: DISTINCT changes nothing."""
 
 FROM_FRAME = {"first_value": FirstValue, "last_value": LastValue, "nth_value": NthValue}
 
 
 def code_column(name: str) -> Column:
-    """The column with the code of the arguments' values of the call `name`: equal values have equal codes, in their
+    """The column with the codes of the argument values of the call `name`: equal values have equal codes, in value
     order."""
     return Column(f"#code:{name}", BIGINT, False)
 
 
 def sample_column(name: str) -> Column:
-    """The column with, in the row of a code's number, the number of a row that has this code."""
+    """The column that holds, in the row with a code's number, the number of a row with this code."""
     return Column(f"#sample:{name}", BIGINT, False)
 
 
 def simplified(call: WindowCall) -> WindowCall:
-    """The same call with fewer demands: DISTINCT and ORDER BY only where they matter, approximate counts as exact
-    ones."""
+    """The call with DISTINCT and ORDER BY only where they matter, and approximate counts as exact ones."""
     if call.name in WINDOW_FUNCTIONS:
         return call
     if call.name == "approx_count_distinct":
@@ -67,7 +66,7 @@ def _body(call: WindowCall) -> Body:
 
 
 def _is_ranked(call: WindowCall) -> bool:
-    """Whether a call is a quantile that the order of its values answers."""
+    """Whether a call is a quantile that can be answered from the order of its values."""
     frame = call.frame
     whole = frame.start.kind == frame.end.kind == "unbounded" and not frame.exclude
     return (
@@ -79,7 +78,7 @@ def _is_ranked(call: WindowCall) -> bool:
 
 
 def _is_tournament(call: WindowCall) -> bool:
-    """Whether a call is a mode for which a tournament of the values can be kept."""
+    """Whether a call is a mode that a tournament of the values can compute."""
     return isinstance(_body(call), Mode) and not call.order and call.frame.is_monotonic and not call.frame.exclude
 
 

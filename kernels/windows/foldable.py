@@ -1,5 +1,4 @@
-"""Which aggregates can follow rows that come alive and end: what planning must know of
-kernels/windows/lifetime_folds.py."""
+"""Which aggregates can follow rows that start and end: what planning must know of kernels/windows/lifetime_folds.py."""
 
 from __future__ import annotations
 
@@ -7,11 +6,11 @@ from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Aggregate
 
 EXTREMES = {"min": "<", "max": ">"}
-"""Aggregates that give the value of the best row, and which of two is better."""
+"""Aggregates that give the value of the best row, with the comparison that decides."""
 
 
 def is_foldable(call: Aggregate) -> bool:
-    """Whether an aggregate has a state from which rows can be removed, or that merges with others, or is that of one
+    """Whether an aggregate has a state that rows can be removed from, that merges with others, or that is a single
     row."""
     if call.distinct or call.order:
         return False

@@ -1,9 +1,9 @@
-"""What aggregates over frames fold: states that rows are added to, and, where that is exact, removed from or merged.
+"""Folds of aggregates over frames: states that rows are added to and, where that is exact, removed from or merged.
 
 `BodyFold` folds the state of an aggregate (kernels/aggregates). `PickFold` keeps the number of the best row, for
 aggregates that give the value of one row: nothing is copied, whatever its type. `DistinctFold` counts how often each
-value is in the frame, `StampedFold` remembers only which were seen. The strategies that use folds are in files of their
-own."""
+value is in the frame; `StampedFold` only remembers which were seen. The strategies that use folds have their own
+files."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tsql.kernels.windows.call import WindowCall
 
 
 class At(Protocol):
-    """Where a fold is finished."""
+    """The position at which a fold is finished."""
 
     row: Val
 
 
 class FrameFold:
-    """A state and what rows do to it. owns: the state points to memory, which `release` frees.
-    lasting: what a row adds lies outside the state too, so that rows must be removed one by one to start over.
-    removable: rows can be removed exactly."""
+    """A state and the operations of rows on it. owns: the state points to memory, which `release` frees. lasting: a row
+    also changes memory outside the state, so rows must be removed one by one to start over. removable: rows can be
+    removed exactly."""
 
     fields: tuple[str, ...] = ()
     owns = False
@@ -44,10 +44,10 @@ class FrameFold:
         self.call = call
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
-        """Make memory."""
+        """Allocate memory."""
 
     def prepare(self, k: PipelineKernel) -> None:
-        """Fill it; it is there."""
+        """Fill the allocated memory."""
 
     def end(self, k: PipelineKernel) -> None:
         """Free it."""
@@ -62,7 +62,7 @@ class FrameFold:
         raise NotImplementedError
 
     def merge(self, k: PipelineKernel, state: AggregateState, other: AggregateState) -> None:
-        """Add all rows of another state, which come behind those of this one."""
+        """Add all rows of another state, which follow those of this one."""
         raise NotImplementedError
 
     def finish(self, k: PipelineKernel, state: AggregateState, place: At) -> Datum:
@@ -87,7 +87,7 @@ class BodyFold(FrameFold):
         self.body.init(k, state)
 
     def _args(self, k: PipelineKernel, row: Val) -> tuple[tuple[Datum, ...], Val | None]:
-        """The arguments in a row, and whether it counts."""
+        """The arguments in a row, and whether the row counts."""
         at = self.rows.at(row)
         mask = None if self.call.filter is None else emit_predicate(k, self.call.filter, at)
         args = tuple(emit(k, a, at) for a in self.call.args)
@@ -131,7 +131,7 @@ class BodyFold(FrameFold):
 
 @dataclass(frozen=True)
 class FoldChoice:
-    """Which row a PickFold keeps: the best by `ranks` (an expression and how it ranks, each), then the first, or the
+    """Which row a PickFold keeps: the best by `ranks` (pairs of an expression and how it ranks), then the first, or the
     `last`. Rows in which an expression of `wanted` is NULL do not count."""
 
     value: Expr
@@ -225,7 +225,7 @@ def choice_of(call: WindowCall) -> FoldChoice | None:
 
 
 class CodedFold(BodyFold):
-    """Base of folds over the codes of values, a column that the host has computed: equal values have equal codes."""
+    """Base of folds over value codes, a column that the host computes: equal values have equal codes."""
 
     def __init__(self, call: WindowCall, code: Column):
         super().__init__(call)
@@ -233,7 +233,7 @@ class CodedFold(BodyFold):
 
 
 class DistinctFold(CodedFold):
-    """An aggregate of distinct values that can be removed: how often each is in the frame is counted by its code."""
+    """An aggregate of distinct values that can be removed: the frame's count of each value is kept by its code."""
 
     lasting = True
 
@@ -247,7 +247,7 @@ class DistinctFold(CodedFold):
     def _counted(
         self, k: PipelineKernel, row: Val, step: int, turning: int, body: Callable[[tuple[Datum, ...]], None]
     ) -> None:
-        """Change the count of a row's value; where it was, or becomes, `turning`, the value itself comes or goes."""
+        """Change the count of a row's value. If it was, or becomes, `turning`, the value itself is added or removed."""
         args, mask = self._args(k, row)
         with k.when(k.true if mask is None else mask):
             cell = k.element("i64", self.counts.address, self.rows.value(k, self.code, row).value)
@@ -265,7 +265,7 @@ class DistinctFold(CodedFold):
 
 
 class StampedFold(CodedFold):
-    """An aggregate of distinct values that only grows: each value has the stamp of the state that saw it last."""
+    """An aggregate of distinct values that only grows: each value has the stamp of the last state that saw it."""
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         super().begin(k, rows)

@@ -1,7 +1,8 @@
 """Frames: for each row, which rows of its partition a call sees.
 
 ROWS and GROUPS count; RANGE with an offset compares values. With constant offsets both ends only move forward, so the
-ends of a RANGE are found by walking on from the last ones; with offsets that depend on the row, by binary search."""
+ends of a RANGE are found by walking on from the last ones. With offsets that depend on the row, binary search is
+used."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class Frames:
                     self._jump(k, place, which)
 
     def _number_groups(self, k: PipelineKernel, place: Place) -> None:
-        """The first row of each group of peers, and the partition's end behind the last."""
+        """Record the first row of each group of peers, then the partition's end."""
         keys = tuple(key.expr for key in self.order)
         count = k.var(k.i64(0))
         start, end = place.start, place.end
@@ -64,7 +65,7 @@ class Frames:
         self.groups.set(count.value)
 
     def _skip_nulls(self, k: PipelineKernel, place: Place) -> None:
-        """The rows of the partition whose key is not NULL."""
+        """Find the rows of the partition whose key is not NULL."""
         self.first.set(place.start)
         self.last.set(place.end)
         at = self.first if self.order[0].nulls_first else self.last
@@ -76,7 +77,7 @@ class Frames:
             at.set(at.value + (1 if step == 0 else -1))
 
     def _jump(self, k: PipelineKernel, place: Place, which: str) -> None:
-        """Where a walk begins inside of a partition, an end of the frame of its first row is searched for."""
+        """If a walk begins inside of a partition, search for an end of its first row's frame."""
         bound = self.frame.start if which == "start" else self.frame.end
         if bound.limit is None or not bound.is_constant:
             return
@@ -88,7 +89,7 @@ class Frames:
             self.walked[which].set(self._search(k, self._before(k, place, limit.with_valid(None), which)))
 
     def _before(self, k: PipelineKernel, place: Place, limit: Datum, which: str) -> Callable[[Val], Val]:
-        """Whether an end of the frame that is at `limit` is behind a row."""
+        """Whether a row lies before an end of the frame, which is at `limit`."""
         earlier, later = ("<", ">") if not self.order[0].descending else (">", "<")
 
         def before(number: Val) -> Val:
@@ -102,7 +103,7 @@ class Frames:
         return place.rows.value(k, self.frame.key, number)
 
     def bounds(self, k: PipelineKernel, place: Place) -> Piece:
-        """The frame of the current row without regard to EXCLUDE; never less than empty."""
+        """The frame of the current row, ignoring EXCLUDE; never less than empty."""
         start = self._bound(k, place, self.frame.start, "start")
         end = self._bound(k, place, self.frame.end, "end")
         return start, k.max(start, end)
@@ -154,7 +155,7 @@ class Frames:
         return k.load("i64", self.starts.address, number)
 
     def _range_bound(self, k: PipelineKernel, place: Place, bound: Bound, which: str) -> Val:
-        """Where keys reach the limit. Rows without a key, and limits that are NULL, mean the peers of the row."""
+        """Where keys reach the limit. A NULL key or limit means the peers of the row."""
         is_end = which == "end"
         assert bound.limit is not None, "RANGE with an offset has limits"
         key, limit = self._key(k, place, place.row), place.rows.value(k, bound.limit, place.row)
@@ -195,8 +196,8 @@ class Frames:
         return low.value
 
     def pieces(self, k: PipelineKernel, place: Place, current: bool = True) -> list[Piece]:
-        """The frame as runs of rows, in order, with what EXCLUDE takes out left out. `current`: with the run of the row
-        itself that EXCLUDE TIES keeps."""
+        """The frame as runs of rows, in order, without the rows that EXCLUDE removes. `current`: include the run of the
+        row itself that EXCLUDE TIES keeps."""
         start, end = self.bounds(k, place)
         row = place.row
         match self.frame.exclude:

@@ -1,10 +1,9 @@
-"""Which rows around its own a call looks at, if that is known before it runs: what a walk over blocks of rows must have
-in memory.
+"""Which rows around its own a call looks at, if that is known in advance: what a walk over blocks must have in memory.
 
-Ranks need the places of partitions and peers only, lag and lead with a constant distance one row, frames of ROWS with
-constant ends the rows in between. A frame that begins with the partition is a state that is carried from block to
-block; that takes an aggregate whose state is numbers. Everything else (RANGE with an offset, values of the first row,
-DISTINCT, medians, frames that end with the partition) may look at any row of the partition, and has no halo."""
+Ranks need only the bounds of partitions and peers; lag and lead with a constant distance one row; frames of ROWS with
+constant ends the rows in between. A frame that begins with the partition is a state carried from block to block, if the
+aggregate's state is numbers. Everything else (RANGE with an offset, values of the first row, DISTINCT, medians, frames
+that end with the partition) may look at any row of the partition, and has no halo."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tsql.kernels.windows.running import RunningFrame
 
 @dataclass(frozen=True)
 class Halo:
-    """So many rows before and behind a row, and with `peers` all its peers behind it."""
+    """A number of rows before and after a row, and with `peers` all its peers after it."""
 
     before: int = 0
     behind: int = 0
@@ -33,7 +32,7 @@ class Halo:
 
 
 def halo_of(calls: tuple[tuple[str, WindowCall], ...], order: tuple[SortKey, ...]) -> Halo | None:
-    """What all calls together look at; None if one of them may look at any row."""
+    """The rows that all calls together look at; None if one of them may look at any row."""
     whole = Halo()
     for name, call in calls:
         halo = _halo(name, call, order)
@@ -72,7 +71,7 @@ def _frame_halo(call: WindowCall, how: Evaluator) -> Halo | None:
 
 
 def _carries(call: WindowCall, how: Evaluator) -> bool:
-    """Whether a frame that begins with the partition needs none of its rows any more."""
+    """Whether a frame that begins with the partition no longer needs its earlier rows."""
     if isinstance(how, LastValue):
         return True
     if not isinstance(how, RunningFrame) or type(how.fold) is not BodyFold:
@@ -82,8 +81,8 @@ def _carries(call: WindowCall, how: Evaluator) -> bool:
 
 
 def _distance(bound: Bound, mode: str) -> int | None:
-    """How many rows behind a row (before it, if negative) an end of a frame of ROWS is at most; None if that is not
-    known."""
+    """The greatest distance in rows from a row to an end of its frame of ROWS (negative: before it); None if
+    unknown."""
     if mode != "rows" or bound.kind == "unbounded":
         return None
     if bound.kind == "current":

@@ -1,5 +1,5 @@
-"""A priority queue of pairs of numbers in the kernel language, for walks over rows in the order of time: what ends
-first is on top."""
+"""A priority queue of pairs of numbers in the kernel language, for walks over rows in time order: the first to end is
+on top."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ENTRY_BYTES = 16
 
 
 class Heap:
-    """A binary heap of (key, tag), i64 each; the least is on top, by key and then by tag. It has room for so many
+    """A binary heap of (key, tag), i64 each; the least is on top, by key and then by tag. It has room for as many
     entries as the walk has rows."""
 
     def __init__(self, k: PipelineKernel, most: Val):
@@ -48,14 +48,14 @@ class Heap:
         self._put(k, hole.value, key, tag)
 
     def pop(self, k: PipelineKernel) -> None:
-        """Take the top away; there must be one."""
+        """Remove the top; there must be one."""
         self.size.set(self.size.value - 1)
         last = self.size.value
         with k.when(last > 0):
             self.replace_top(k, self.key(k, last), self.tag(k, last))
 
     def replace_top(self, k: PipelineKernel, key: Val, tag: Val) -> None:
-        """Put another entry in the place of the top."""
+        """Replace the top by another entry."""
         size = self.size.value
         hole = k.var(k.i64(0))
         with k.forever() as loop:

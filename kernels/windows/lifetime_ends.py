@@ -1,8 +1,7 @@
-"""Which of the rows that are alive ends first, in a walk over lifetimes in the order of their starts
-(kernels/operators/snapshot.py).
+"""Which alive row ends first, in a walk over lifetimes in the order of their starts (kernels/operators/snapshot.py).
 
-Three ways, by what is known of the ends: a heap for any ends; a queue where rows end in the order in which they start,
-as lifetimes of one length do; nothing at all where no row ever ends. Rows that are open never come out."""
+There are three ways, by what is known of the ends: a heap for any ends; a queue if rows end in the order of their
+starts, as lifetimes of one length do; nothing if no row ever ends. Open rows are never removed."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ OUT_OF_ORDER = "rows do not end in the order in which they start, as ends=in_ord
 
 
 class Ends:
-    """Base, and the way where no row ends."""
+    """Base, for rows that never end."""
 
     def __init__(self, k: PipelineKernel, rows: SortedRows, end: Expr):
         self.rows, self.end = rows, end
@@ -26,18 +25,18 @@ class Ends:
         """A group begins with this row; no row is alive."""
 
     def next(self, k: PipelineKernel, row: Val) -> Val:
-        """The first end of the rows before `row` that have not come out; infinity if there is none."""
+        """The first end of the rows before `row` that are still alive; infinity if there is none."""
         return k.i64(INFINITY)
 
     def push(self, k: PipelineKernel, row: Val) -> None:
-        """A row begins to live."""
+        """A row starts."""
 
     def pop(self, k: PipelineKernel) -> Val:
-        """The number of the row that ends first, which is alive no more; there must be one."""
+        """Remove the row that ends first and give its number; there must be one."""
         return k.i64(0)
 
     def first(self, k: PipelineKernel, row: Val) -> Val | None:
-        """Where alive rows are neighbours: the first of those before `row`. None where they need not be."""
+        """If alive rows are contiguous: the first of those before `row`. None if they need not be."""
         return None
 
     def free(self, k: PipelineKernel) -> None:
@@ -48,7 +47,7 @@ class Ends:
 
 
 class NoEnds(Ends):
-    """Rows that stay; the alive ones are all of the group so far."""
+    """Rows that never end; all rows of the group so far are alive."""
 
     def __init__(self, k: PipelineKernel, rows: SortedRows, end: Expr):
         super().__init__(k, rows, end)

@@ -1,11 +1,10 @@
-"""Aggregates over the rows that are alive, in a walk over lifetimes (kernels/operators/snapshot.py): which way is for
-`fold_of` to say.
+"""Aggregates over the alive rows, in a walk over lifetimes (kernels/operators/snapshot.py). `fold_of` chooses the way.
 
-Rows that can be taken out of a state exactly are. min and max keep the rows in a heap by value, from which those that
-have ended are dropped when they come to the top. Where the alive rows are neighbours (they end in the order in which
-they start), states that merge are kept in two stacks. Otherwise there is a tree of states over the rows of the group,
-in which a row that ends is emptied: it costs log(rows) merges. What has no such state (a median, DISTINCT) is not
-computed this way at all: see tsql/analyze/time/snapshot.py."""
+Rows are removed from a state where that is exact. min and max keep the rows in a heap by value; ended rows are dropped
+when they come to the top. If the alive rows are contiguous (they end in the order of their starts), states that merge
+are kept in two stacks. Otherwise there is a tree of states over the rows of the group; a row that ends is emptied in
+it, which costs log(rows) merges. Aggregates without such a state (a median, DISTINCT) are not computed this way: see
+tsql/analyze/time/snapshot.py."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ class AliveFold:
         raise NotImplementedError
 
     def value(self, k: PipelineKernel, now: Val, row: Val) -> Datum:
-        """The result at the time `now`, when all rows before `row` that have started and not ended are alive."""
+        """The result at time `now`: all rows before `row` that have not ended are alive."""
         raise NotImplementedError
 
     def free(self, k: PipelineKernel) -> None:
@@ -79,7 +78,7 @@ class Folded(AliveFold):
 
 
 class Removing(Folded):
-    """Rows come in and go out."""
+    """Rows are added and removed."""
 
     how = "removing"
 
@@ -97,7 +96,7 @@ class Removing(Folded):
 
 
 class Stacks(Folded):
-    """Two stacks over neighbours."""
+    """Two stacks over contiguous rows."""
 
     how = "two stacks"
 
@@ -109,10 +108,10 @@ class Stacks(Folded):
         self.run.restart(k, row)
 
     def add(self, k: PipelineKernel, row: Val) -> None:
-        """The stacks look at the rows when they are asked."""
+        """Nothing to do: the stacks read the rows on demand."""
 
     def remove(self, k: PipelineKernel, row: Val) -> None:
-        """The stacks look at the rows when they are asked."""
+        """Nothing to do: the stacks read the rows on demand."""
 
     def value(self, k: PipelineKernel, now: Val, row: Val) -> Datum:
         first = self.ends.first(k, row)
@@ -126,7 +125,7 @@ class Stacks(Folded):
 
 
 class Standing(Folded):
-    """A binary tree of states over the rows of a group; the root is the state of all that are alive."""
+    """A binary tree of states over the rows of a group; the root is the state of all alive rows."""
 
     how = "tree"
 
@@ -160,7 +159,7 @@ class Standing(Folded):
         self._rise(k, row)
 
     def _rise(self, k: PipelineKernel, row: Val) -> None:
-        """Put the state into the leaf of a row, and make the nodes above it anew."""
+        """Store the state in the leaf of a row, and recompute the nodes above it."""
         at = k.var(self.leaves.value + row - self.first.value)
         copy_state(self.fold.fields, self.state, self._node(k, at.value))
         with k.forever() as loop:

@@ -1,8 +1,8 @@
-"""mode over sliding frames: a tournament of all values by how often they are in the frame, and of those that tie by
-their first row.
+"""mode over sliding frames: a tournament of all values by their count in the frame; ties go to the value whose first
+row comes first.
 
-Rows enter behind all others and leave before them (so there is no EXCLUDE): the rows of a value are a list, whose head
-is its first row."""
+Rows enter at the end and leave at the front (so there is no EXCLUDE): the rows of a value are a list whose head is its
+first row."""
 
 from __future__ import annotations
 
@@ -71,4 +71,4 @@ class ModeFold(CodedFold):
         return as_type(d, self.call.type).with_valid(found)
 
     def release(self, k: PipelineKernel, state: AggregateState) -> None:
-        """There is nothing: the state is a number."""
+        """Nothing to free: the state is a number."""

@@ -1,8 +1,8 @@
-"""Aggregates over frames for which nothing better is known: the rows of each frame are folded anew.
+"""Aggregates over frames for which nothing better is known: each frame is folded from scratch.
 
-A frame that is that of the row before gives the same result. What is done this way costs time in proportion to the
-frames: string_agg (whose results do so too), entropy, mad, mode and quantiles where ends move back, and distinct values
-of aggregates that cannot forget a row."""
+A frame equal to the previous one reuses its result. The cost is proportional to the frame sizes. Used for: string_agg
+(whose results are as long), entropy, mad, mode and quantiles where ends move back, and distinct values of aggregates
+from which rows cannot be removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tsql.kernels.windows.running import KeptStates, OverFrame
 
 
 class Naive(OverFrame):
-    """Folds every frame from nothing."""
+    """Folds every frame from scratch."""
 
     how = "anew for each frame"
 
@@ -22,7 +22,7 @@ class Naive(OverFrame):
         self.kept = KeptStates(k, self.call.type)
         pieces = {"": 1, "ties": 3}.get(self.call.frame.exclude, 2)
         self.last = [(k.var(k.i64(-1)), k.var(k.i64(-1))) for _ in range(pieces)]
-        # A row may take long: the kernel looks after each whether it shall stop.
+        # A row may take long: the kernel checks after each whether to stop.
         k.uses_scratch = True
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:

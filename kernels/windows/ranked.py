@@ -1,6 +1,6 @@
-"""Quantiles over sliding frames: a tree over the order of all values tells which is the n-th of those in the frame.
+"""Quantiles over sliding frames: a tree over the order of all values finds the n-th of those in the frame.
 
-The host gives each value its place in the order (its code) and each code a row that has the value.
+The host gives each value its rank (its code), and each code a row with the value.
 """
 
 from __future__ import annotations
@@ -70,4 +70,4 @@ class RankedFold(BodyFold):
         return Datum(self.call.type, tuple(s.value for s in slots), count > 0)
 
     def release(self, k: PipelineKernel, state: AggregateState) -> None:
-        """There is nothing: the state is a number."""
+        """Nothing to free: the state is a number."""

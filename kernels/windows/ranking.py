@@ -52,14 +52,14 @@ class PercentRank(Peers):
 
 
 class CumeDist(Peers):
-    """The part of the rows that do not come after this one."""
+    """The fraction of rows that do not come after this one."""
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:
         return Datum(DOUBLE, ((place.peers_end - place.start).to("f64") / (place.end - place.start).to("f64"),))
 
 
 class NTile(Evaluator):
-    """The number of the row's bucket, from 1, where the first buckets are larger by one row if they must differ."""
+    """The number of the row's bucket, from 1. If sizes differ, the first buckets have one row more."""
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:
         buckets = place.rows.value(k, self.call.args[0], place.row).wide()

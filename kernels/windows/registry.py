@@ -1,5 +1,4 @@
-"""The window functions proper: how many arguments each takes and what it gives. Every aggregate is a window function
-too."""
+"""The pure window functions: their arguments and results. Every aggregate is a window function too."""
 
 from __future__ import annotations
 

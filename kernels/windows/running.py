@@ -1,4 +1,4 @@
-"""Aggregates over frames that begin where the partition does: rows are only ever added. Base of all aggregates over
+"""Aggregates over frames that begin with the partition: rows are only added. Also the base of all aggregates over
 frames."""
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class OverFrame(Evaluator):
 
 
 class RunningFrame(OverFrame):
-    """Each row is added once; where a frame is that of the row before, so is the result."""
+    """Each row is added once. A frame equal to the previous one reuses its result."""
 
     how = "running"
 

@@ -1,12 +1,11 @@
-"""Windows that rows make themselves, as functions over the rows of a key in the order of time: sessions, and windows of
-so many rows.
+"""Data-defined windows as functions over the rows of a key in time order: sessions and count windows.
 
-`session_start(time, gap, largest)` and `session_end` give the bounds of the session of a row; lengths are in
-microseconds, and `largest` is 0 where a session may last for ever. `rows_start(time, rows)` and `rows_end` give the
-bounds of the count window of a row, and `rows_number(rows)` its number, from 0; all are NULL in one that is not full.
-Required: rows in the order of `time`, which is never NULL, and so far from the end of TIMESTAMP that every bound is
-one. A session is looked for once, where it begins; a walk that begins inside of a partition goes through its sessions
-from the first."""
+`session_start(time, gap, largest)` and `session_end` give the bounds of a row's session; lengths are in microseconds,
+and `largest` is 0 if a session has no maximum length. `rows_start(time, rows)` and `rows_end` give the bounds of a
+row's count window, and `rows_number(rows)` its number, from 0; all are NULL in a window that is not full. Required:
+rows in the order of `time`, which is never NULL, and far enough from the end of TIMESTAMP that every bound is valid. A
+session is searched once, at its start; a walk that begins inside of a partition goes through its sessions from the
+first."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ from tsql.kernels.windows.base import MOST_ROWS, Evaluator, Place, SortedRows
 
 
 class SessionEvaluator(Evaluator):
-    """The session that the current row is in: its first time, its end, and the number of the row behind its last
-    one."""
+    """The session of the current row: its first time, its end, and the number of the row after its last."""
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         self.first, self.last, self.behind = (k.var(k.i64(0)) for _ in range(3))
@@ -48,7 +46,7 @@ class SessionEvaluator(Evaluator):
             number = self.behind.value
             loop.stop_if(number >= place.end)
             time = self._time(k, place, number)
-            # Times never fall, so that their differences, which may wrap, are right as unsigned numbers.
+            # Times never decrease, so their differences, which may wrap, are correct as unsigned numbers.
             loop.stop_if((time - self.last.value).ugt(gap) | ((largest > 0) & (time - first).uge(largest)))
             self.last.set(time)
             self.behind.set(number + 1)
@@ -67,7 +65,7 @@ class SessionStart(SessionEvaluator):
 
 
 class SessionEnd(SessionEvaluator):
-    """The time of the last row and the gap behind it, but no more than the largest size."""
+    """The time of the last row plus the gap, limited by the largest size."""
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:
         self._enter(k, place)
@@ -77,7 +75,7 @@ class SessionEnd(SessionEvaluator):
 
 
 def _rows(k: PipelineKernel, place: Place, expr: Expr) -> Val:
-    """How many rows a window has: one at least, and no more than can be added to the number of a row."""
+    """The rows of a window: at least one, and no more than can be added to a row number."""
     return k.min(k.max(place.rows.value(k, expr, place.row).value.to("i64"), k.i64(1)), k.i64(MOST_ROWS))
 
 
@@ -107,7 +105,7 @@ class RowsStart(RowsWindow):
 
 
 class RowsEnd(RowsWindow):
-    """A microsecond behind the time of the last row."""
+    """One microsecond after the time of the last row."""
 
     behind = 1
 

@@ -15,7 +15,7 @@ from tsql.kernels.windows.running import OverFrame, copy_state, registers
 
 
 class SlidingRun:
-    """The state of a run of rows whose ends only move forward; rows are taken out of it (compare `Run` in
+    """The state of a run of rows whose ends only move forward. Rows are removed from it (compare `FrameStacks` in
     stacks.py)."""
 
     def __init__(self, k: PipelineKernel, fold: FrameFold):
@@ -24,7 +24,7 @@ class SlidingRun:
         self.low, self.high = k.var(k.i64(0)), k.var(k.i64(0))
 
     def restart(self, k: PipelineKernel, row: Val) -> None:
-        """The run is empty, and begins at a row."""
+        """Empty the run; it begins at a row."""
         self.low.set(row)
         self.high.set(row)
         self.fold.init(k, self.state)
@@ -58,7 +58,7 @@ class Sliding(OverFrame):
         super().begin(k, rows)
         runs = 2 if self.call.frame.exclude else 1
         self.runs: list[tuple[Var, Var]] = [(k.var(k.i64(0)), k.var(k.i64(0))) for _ in range(runs)]
-        # A walk may go on inside of a partition.
+        # A walk may continue inside of a partition.
         self.fold.init(k, self.state)
 
     def partition(self, k: PipelineKernel, place: Place) -> None:
@@ -81,7 +81,7 @@ class Sliding(OverFrame):
         pieces = self.frames.pieces(k, place, current=False)
         for (low, high), (start, end) in zip(self.runs, pieces, strict=True):
             self._remove(k, low, k.min(start, high.value))
-            # Rows between two frames that do not touch are never added.
+            # Rows between two disjoint frames are never added.
             low.set(k.max(low.value, start))
             high.set(k.max(high.value, start))
             with k.forever() as loop:

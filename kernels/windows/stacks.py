@@ -1,10 +1,10 @@
-"""Aggregates over sliding frames whose states merge but cannot forget a row (min, max, sums of floats, variances, ..):
+"""Aggregates over sliding frames whose states merge but cannot drop a row (min, max, sums of floats, variances, ..):
 two stacks.
 
-A run of rows is `[start, middle)` and `[middle, end)`. For the first part there is the state of each of its suffixes,
-for the second one state that grows. When the start passes the middle, the suffix states of the whole run are made anew:
-each row takes part once in that, so a row costs a constant number of merges however large the frame is. EXCLUDE cuts
-the frame into two runs."""
+A run of rows is `[start, middle)` and `[middle, end)`. The first part has the state of each of its suffixes, the second
+one growing state. When the start passes the middle, the suffix states of the whole run are recomputed. Each row takes
+part in that once, so a row costs a constant number of merges however large the frame is. EXCLUDE cuts the frame into
+two runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FrameStacks:
         self.bytes = fields_bytes(fold.fields)
 
     def restart(self, k: PipelineKernel, row: Val) -> None:
-        """Both parts are empty, and begin at a row."""
+        """Empty both parts; they begin at a row."""
         for var in (self.base, self.middle, self.added):
             var.set(row)
         self.fold.init(k, self.state)
@@ -52,7 +52,7 @@ class FrameStacks:
             self._turn(k, start)
 
     def _turn(self, k: PipelineKernel, start: Val) -> None:
-        """Make the suffix states of all rows of the run; the second part is empty then."""
+        """Compute the suffix states of all rows of the run. The second part is then empty."""
         end = self.added.value
         self.suffixes.room(k, (end - start) * self.bytes)
         self.base.set(start)
@@ -87,7 +87,7 @@ class FrameStacks:
 
 
 class TwoStacks(OverFrame):
-    """Merges the state of a suffix with the state of what came since, for each run of the frame."""
+    """For each run of the frame, merges the state of a suffix with the state of the later rows."""
 
     how = "two stacks"
 

@@ -1,8 +1,8 @@
 """stitch_chain(end): which rows of a partition follow each other in time without a gap, for STITCH.
 
-Rows are lifetimes, in the order of (start, end). A row goes on with the chain that ends where it starts; among several
-with the one that has begun first. The result is the number of the row that began the chain. State: the ends of all
-chains, in a heap."""
+Rows are lifetimes, in the order of (start, end). A row continues the chain that ends where it starts; among several,
+the one that began first. The result is the number of the row that began the chain. State: the ends of all chains, in a
+heap."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _times(k: PipelineKernel, a: Datum, factor: Val) -> Parts:
 
 
 def _round_micro(k: Kernel, x: Val) -> Val:
-    """Six digits after the point, which takes out what binary fractions of months and days leave behind."""
+    """Round to six digits after the point, which removes the error of binary fractions of months and days."""
     return k.unary("rint", x * 1e6) / 1e6
 
 

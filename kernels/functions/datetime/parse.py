@@ -92,9 +92,9 @@ CONFLICT, YEAR, MONTH, ISO = "conflict", "year", "month", "iso"
 
 
 def date_source(letters: list[str]) -> str:
-    """What a date is made of: MONTH and YEAR are a year, a month and a day, ISO a year of weeks, `j`, `U` and `W` days
-    and weeks of a year; nothing is the first of a year, or of the month that has been named. CONFLICT is what says
-    twice which day it is, and never fits, as in DuckDB."""
+    """The fields that define a date: MONTH and YEAR are a year, a month and a day; ISO a year of weeks; `j`, `U` and
+    `W` days and weeks of a year. Without any, it is the first day of the year, or of the named month. CONFLICT: the day
+    is given twice, which never fits, as in DuckDB."""
     source, seen = "", set()
     for letter in letters:
         if letter in "dm":

@@ -1,11 +1,11 @@
-"""has_time: whether a row has a time that can be in a window; has_start: whether it has one from which it can be alive,
-which may be infinite. Rows whose time is NULL are counted for the user as they are left out.
+"""has_time: whether a row has a time that can be in a window. has_start: whether it has a start of its lifetime, which
+may be infinite. Rows whose time is NULL are dropped and counted for the user.
 
-Windows and lifetimes put them into the filter below them, so that the count needs no step of its own: where the column
-has no NULLs there is no code for it. `has_time(time, before, after)` fails for finite times that are less than so many
-microseconds from the ends of TIMESTAMP: their windows would begin or end outside of it. Where the bounds of the column
-are known to be far from them, as they are nearly always, there is no code for that either. It is not said to be able to
-fail, so that it moves like the other one: it is asked of each row once, as counting needs it."""
+Windows and lifetimes add these to the filter below them, so the count needs no extra step; a column without NULLs needs
+no code for it. `has_time(time, before, after)` fails for finite times that are closer than this many microseconds to
+the ends of TIMESTAMP: their windows would begin or end outside of it. If the column's bounds are known to be far from
+the ends, as they nearly always are, there is no code for that either. It is not declared as failing, so that it moves
+like has_start: it is evaluated once per row, as counting requires."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tsql.kernels.functions.registry import function
 from tsql.kernels.runtime.calendar import TIMESTAMP_MAX, TIMESTAMP_MIN
 
 WITHOUT_TIME = "rows without a time"
-"""How rows whose time is NULL are counted."""
+"""The name under which rows with a NULL time are counted."""
 
 OUTSIDE = "Date and time not in timestamp range: a window of this row would begin or end outside of it"
 
@@ -30,13 +30,13 @@ NAMES = ("has_time", "has_start")
 
 
 def counts_rows(predicate: Expr) -> bool:
-    """Whether evaluating a predicate counts rows, so that it must be asked of each row once, and not of rows that are
-    left out before."""
+    """Whether evaluating a predicate counts rows. Then it must be evaluated once per row, and not for rows dropped
+    before."""
     return any(isinstance(part, Call) and part.name in NAMES for part in predicate.walk())
 
 
 def _counted(k: PipelineKernel, time: Datum, mask: Val | None) -> None:
-    """Count the row if its time is NULL; `mask` is false for rows that were left out before."""
+    """Count the row if its time is NULL; `mask` is false for rows that were dropped before."""
     if time.valid is not None:
         missing = ~time.valid if mask is None else ~time.valid & mask
         (word,) = k.slot(Slot("count", None, (WITHOUT_TIME,)), ("ptr",))

@@ -28,7 +28,8 @@ from tsql.kernels.runtime.calendar import TIMESTAMP_MAX, floor_mod
     ),
 )
 def time_round(k: PipelineKernel, d: Datum, unit: Datum) -> Datum:
-    """The nearest multiple of so many microseconds since the epoch; a half goes away from the epoch, as in DuckDB."""
+    """The nearest multiple of this many microseconds since the epoch; halves are rounded away from the epoch, as in
+    DuckDB."""
     if unit.range is None or unit.range[0] <= 0:
         raise BindError("the unit of time_round is a constant above zero")
     size = unit.range[0]

@@ -151,7 +151,7 @@ ORIGIN_MONTH = 2000 * 12
 
 
 def _behind(k: Kernel, value: Val, width: Val) -> Val:
-    """How far a value is behind the multiple of a positive width at or below it."""
+    """The distance of a value from the multiple of a positive width at or below it."""
     rest = value % width
     return k.select(rest < 0, rest + width, rest)
 

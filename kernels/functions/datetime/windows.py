@@ -17,8 +17,8 @@ from tsql.kernels.runtime.calendar import floor_div
 
 
 def _split(k: PipelineKernel, time: Val, width: int, offset: int) -> tuple[Val, Val]:
-    """The number of the pane of a time, and how far the time is behind the pane's start. The offset is not taken from
-    the time, which may be the first that there is."""
+    """The number of a time's pane, and the distance of the time from the pane's start. The offset is not subtracted
+    from the time, which may be the earliest possible."""
     number = floor_div(k, time, width)
     rest = time - number * width
     turns, part = divmod(offset, width)
@@ -44,8 +44,8 @@ def _grid(width: Datum, offset: Datum) -> tuple[int, int]:
     examples=(("time_pane(TIMESTAMP '1970-01-01 00:00:25', 10000000, 0)", 2),),
 )
 def time_pane(k: PipelineKernel, d: Datum, width: Datum, offset: Datum) -> Datum:
-    """The number of the pane that a time is in: the panes are so many microseconds wide, and pane 0 starts at the epoch
-    plus an offset."""
+    """The number of a time's pane. Panes are this many microseconds wide, and pane 0 starts at the epoch plus an
+    offset."""
     size, shift = _grid(width, offset)
     number, _ = _split(k, d.value.to("i64"), size, shift)
     known = None if d.range is None else ((d.range[0] - shift) // size, (d.range[1] - shift) // size)

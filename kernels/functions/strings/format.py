@@ -1,7 +1,7 @@
-"""format and printf: values put into a text. Host functions: their small languages are those of Python and C, nearly.
+"""format and printf: format values into a text. Host functions: their small languages are nearly those of Python and C.
 
-What flags, widths and precisions do follows DuckDB, whose formatting is that of the library fmt: zeros are filled in
-behind the sign and leave the precision of an integer without effect, and of several signs the last counts."""
+Flags, widths and precisions work as in DuckDB, which uses the library fmt: zeros are filled in after the sign and
+disable the precision of an integer, and of several signs the last counts."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _digits(value: float, spec: FormatSpec) -> str:
     if not kind and precision is None:
         return repr(value)
     if kind in ("", "g", "G") and precision == 0:
-        # One digit, and all zeros behind it that a number of this size has.
+        # One digit, followed by the zeros that a number of this size has.
         rounded = float(f"{value:.0e}")
         text = f"{rounded:.15g}" if rounded < 1e16 else f"{rounded:.0e}"
     else:
@@ -172,7 +172,7 @@ def _digits(value: float, spec: FormatSpec) -> str:
 
 
 def _with_point(text: str, kind: str, precision: int) -> str:
-    """What # does: there is a point, and in general numbers all digits, of which those below one have no more than they
+    """The effect of #: there is a point, and general numbers show all digits; those below one show no more than they
     need."""
     mantissa, mark, exponent = text.partition("E" if "E" in text else "e")
     if kind in ("e", "E") or (mark and precision < 2):
@@ -186,7 +186,7 @@ def _with_point(text: str, kind: str, precision: int) -> str:
 
 
 def _hexadecimal(value: float, precision: int | None, with_point: bool) -> str:
-    """As C writes it: no zeros at the end, or so many digits."""
+    """As C writes it: without trailing zeros, or with the given number of digits."""
     mantissa, exponent = value.hex().removeprefix("0x").split("p")
     lead, _, digits = mantissa.partition(".")
     if precision is None:
@@ -238,7 +238,7 @@ def format_one(template: str, values: list[Any]) -> str:
 
 
 def _braces_spec(value: Any, text: str) -> FormatSpec:
-    """What stands between the braces, behind the colon."""
+    """The specification after the colon between the braces."""
     found = _BRACES.fullmatch(text)
     if found is None:
         raise _wrong("missing '}' in format string")

@@ -1,1 +1,1 @@
-"""Aggregation inside pipelines: sinks that gather groups, sources that read them and combine panes."""
+"""Aggregation inside pipelines: sinks that collect groups, sources that read them and combine panes."""

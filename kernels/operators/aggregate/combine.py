@@ -1,14 +1,12 @@
-"""The source of a pipeline behind panes: walks the sorted panes of a shard once and gives a row for each window of each
-key.
+"""The source of a pipeline behind panes: walks the sorted panes of a shard once and gives one row per window and key.
 
-Semantics: `Windows` says which windows there are; a window without a row is not there. Required: the panes of a shard
-in one morsel, sorted by (key, pane), or by (key, first). State: for each aggregate two stacks
-(kernels/windows/stacks.py), whose elements are the exported states of panes; or rows, each a pane of its own, which is
-cheaper where a pane has hardly more than one. Aggregates that depend on the order of rows (`is_placed`) go by positions
-in the input, which states have in them and rows in the column `PLACE`. Cost: each pane is merged a constant number of
-times, and each window that there is costs one merge, however many panes it has. A run over live input would hold the
-panes that no punctuation has passed, and walk them up to it: what is left of a walk is the panes from the start of the
-first open window on."""
+Semantics: `Windows` says which windows exist; a window without rows does not. Required: the panes of a shard in one
+morsel, sorted by (key, pane) or by (key, first). State: two stacks per aggregate (kernels/windows/stacks.py). Their
+elements are the exported states of panes; or rows, each a pane of its own, which is cheaper if a pane has hardly more
+than one. Aggregates that depend on the order of rows (`is_placed`) use positions in the input; states contain them, and
+rows have them in the column `PLACE`. Cost: each pane is merged a constant number of times, and each window costs one
+merge, however many panes it has. A live run would hold the panes that no punctuation has passed, and walk them up to
+it; the panes from the start of the first open window on remain."""
 
 from __future__ import annotations
 
@@ -41,15 +39,15 @@ KINDS: dict[str, tuple[str, ...]] = {
     "session": ("first", "last", "gap"),
     "rows": ("first", "slide", "size", "id"),
 }
-"""What each kind of window needs to know."""
+"""The settings that each kind of window needs."""
 MOST = 2**62
-"""The greatest length of windows, in microseconds or rows: two of them can be added."""
+"""The maximum length of windows, in microseconds or rows: two of them can be added without overflow."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Which windows there are. slide and size are numbers of panes, width, offset and gap microseconds; pane, first and
-    last are columns of the input, start, end and id those of the output. over: "states" or "rows"."""
+    """Which windows exist. slide and size count panes; width, offset and gap are microseconds. pane, first and last are
+    input columns; start, end and id are output columns. over: "states" or "rows"."""
 
     kind: str
     slide: int | None = None
@@ -88,18 +86,17 @@ class Windows:
 
     @property
     def overlap(self) -> bool:
-        """Whether windows begin before those before them have ended, and end later."""
+        """Whether a window may begin before the previous one has ended, and end later."""
         return self.kind in ("hop", "rows") and given(self.slide) < given(self.size)
 
     @property
     def follows_input(self) -> bool:
-        """Whether the rows of a window are in the order of the input; those of sessions and of windows by count come
-        sorted by time."""
+        """Whether the rows of a window are in input order. Those of sessions and count windows come sorted by time."""
         return self.kind in ("hop", "cumulate")
 
     @property
     def most_per_pane(self) -> int:
-        """How many windows there are at most for each pane that there is."""
+        """The maximum number of windows per existing pane."""
         match self.kind:
             case "hop":
                 return -(-given(self.size) // given(self.slide))
@@ -116,7 +113,7 @@ class Windows:
 
 
 def given(setting: T | None) -> T:
-    """A setting that windows of this kind have: `Windows` has made sure of it."""
+    """A setting that windows of this kind have, as `Windows` has checked."""
     assert setting is not None
     return setting
 
@@ -166,7 +163,7 @@ def fold_of(name: str, call: Aggregate) -> FrameFold | None:
     if not body.release() and not any(t.is_string for t in body.exported()):
         return StateFold(name, call)
     if call.name in ("min", "max") and len(body.exported()) == 1:
-        # A string is not copied: the state is the number of the pane that has it.
+        # A string is not copied: the state is the number of the pane that contains it.
         held = WindowCall(call.name, (Column(name, body.exported()[0]),), call.type)
         choice: FoldChoice | None = choice_of(held)
         return None if choice is None else PickFold(held, choice)
@@ -174,7 +171,7 @@ def fold_of(name: str, call: Aggregate) -> FrameFold | None:
 
 
 PLACE = Column("#place_in_input", BIGINT, False)
-"""Where a row was in the input: rows are sorted by pane when they are walked."""
+"""The position of a row in the input: rows are sorted by pane for the walk."""
 
 
 class PlacedFold(BodyFold):
@@ -246,8 +243,8 @@ class CombineScan:
 
 
 class Walk:
-    """Where the walk over panes is: the current window has the panes `[low, high)`, and its unit (a key, or less) ends
-    at `unit_end`."""
+    """The position of the walk over panes. The current window has the panes `[low, high)`; its unit (a key, or less)
+    ends at `unit_end`."""
 
     def __init__(self, k: PipelineKernel, scan: CombineScan, panes: SortedRows):
         self.windows, self.by, self.panes = scan.windows, scan.by, panes
@@ -281,7 +278,7 @@ class Walk:
             }
             each(CombinedRow(self.panes.at(self.low.value), results))
             position.set(position.value + 1)
-            # Rows that build strings may be long ones.
+            # Rows that build strings may take long.
             with k.when(k.true if k.uses_scratch else (position.value & (CHECK_ROWS - 1)) == 0):
                 k.check()
 
@@ -323,7 +320,7 @@ class Walk:
             run.restart(k, self.low.value)
 
     def grow_unit(self, k: PipelineKernel, belongs: Callable[[Val], Val] | None = None) -> None:
-        """Let the unit end before the first pane of another key, or the first that does not belong to it."""
+        """Extend the unit up to the first pane of another key, or the first that does not belong to it."""
         if belongs is None and not self.by:
             self.unit_end.set(self.panes.count)
             return
@@ -342,7 +339,7 @@ class Walk:
         raise NotImplementedError
 
     def turn(self, k: PipelineKernel, give: Callable[[Val, Val], None]) -> None:
-        """Give the next window, or none, and go on."""
+        """Give the next window, or none, and advance."""
         raise NotImplementedError
 
 
@@ -354,7 +351,7 @@ class HopWalk(Walk):
         self.at = k.var(k.i64(0))
 
     def _jump(self, k: PipelineKernel, row: Val) -> None:
-        """To the first window that reaches a pane."""
+        """Go to the first window that reaches a pane."""
         slide, size = given(self.windows.slide), given(self.windows.size)
         self.at.set(floor_div(k, self.number(k, self.windows.pane, row) + (slide - size), slide) * slide)
 

@@ -1,14 +1,13 @@
-"""The source of a pipeline behind panes that lie in arrays: windows of groups that were never moved, written down or
-sorted.
+"""The source of a pipeline behind panes in arrays: windows of groups that were never moved, written or sorted.
 
-A dense aggregation leaves an array for each worker in which a group has the place that its key and its pane give it.
-This source goes from key to key, puts the panes of a key that there are into a list, those of all workers together, and
-walks over it as `CombineScan` does over sorted rows.
+A dense aggregation leaves one array per worker, in which key and pane give the place of a group. This source goes from
+key to key, lists the existing panes of a key from all workers, and walks over the list as `CombineScan` does over
+sorted rows.
 
-A morsel is a run of keys: its column holds the address of the addresses of the arrays, the number of the first key, how
-many keys there are, and how many arrays. Memory: the list of one key. The arrays are the host's. Cost: all places of
-the arrays are looked at once. Panes of a key are far from each other where the pane is not the last key, but a line of
-the cache has those of several neighbouring keys, and the lines of the keys that follow are fetched ahead."""
+A morsel is a run of keys. Its column holds the address of the array addresses, the number of the first key, the number
+of keys and the number of arrays. Memory: the list of one key; the host owns the arrays. Cost: every place of the arrays
+is read once. The panes of a key are far apart if the pane is not the last key, but a cache line holds those of several
+neighbouring keys, and the lines of the next keys are prefetched."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from tsql.kernels.windows.base import Memory, SortedRows
 
 
 class PaneRow(GroupRow):
-    """A pane of the current key; its number is in front of its states."""
+    """A pane of the current key; its number precedes its states."""
 
     def __init__(self, panes: GroupPanes, at: Val):
         super().__init__(panes.sink, at + 8, panes.first, at.k.i64(0))
@@ -58,7 +57,7 @@ class GroupPanes(SortedRows):
 
     count = property(lambda self: self._count.value)
     first = property(lambda self: self._first.value)
-    """The number of the group of the current key and the first pane that is possible."""
+    """The number of the group of the current key and the first possible pane."""
 
     def at(self, number: Val) -> PaneRow:
         return PaneRow(self, self.memory.address + number * self.record_bytes)
@@ -89,7 +88,7 @@ class GroupPanes(SortedRows):
             self.counts[number].consume(k, row, lambda k, row: self._take(k, row, number + 1, then))
 
     def _add(self, k: PipelineKernel, entry: Val, pane: Val, last: Var) -> None:
-        """List a group, or merge it with that of another worker which is listed."""
+        """List a group, or merge it into the listed group of another worker."""
         grouping = self.sink.grouping
         with k.when(last.value == pane):
             listed = self.memory.address + ((self.count - 1) * self.record_bytes + 8)
@@ -123,7 +122,7 @@ class GroupCombineScan(CombineScan):
 
     @property
     def signature(self) -> object:
-        """What its code depends on besides its step: the arrays lie as the sink that made them has laid them out."""
+        """What its code depends on besides its step: the array layout of the sink that made the groups."""
         return id(self.sink), tuple(o.signature for o in self.counts)
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:

@@ -1,10 +1,10 @@
-"""Aggregation: sinks that gather groups, and the source that reads them back.
+"""Aggregation: sinks that collect groups, and the source that reads them back.
 
-Three shapes of one operator, chosen by what is known of the keys: `ScalarAggregate` (no keys: state in registers),
-`DenseAggregate` (few possible keys: an array indexed by key), `HashAggregate` (anything). Phases: "complete" sees rows
-and gives results; "partial" sees rows and gives exported states; "final" sees exported states and gives results;
-"merge" sees exported states and gives exported states. A second pipeline starts at `GroupScan` and reads the groups of
-one or more such states."""
+The operator has three shapes, chosen by what is known of the keys: `ScalarAggregate` (no keys: state in registers),
+`DenseAggregate` (few possible keys: an array indexed by key), `HashAggregate` (any keys). Phases: "complete" takes rows
+and gives results; "partial" takes rows and gives exported states; "final" takes exported states and gives results;
+"merge" takes and gives exported states. A second pipeline starts at `GroupScan` and reads the groups of one or more
+such states."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 
 COMPACT_GROUPS = 1 << 14
-"""The states of so many groups are made as small as they can be: they compete for the cache of a core."""
+"""From this many possible groups on, states are made as small as possible: they compete for the core's cache."""
 
 WAITED_BYTES = 1 << 20
-"""In arrays of so many bytes, more than the cache of a core, rows wait for the memory of their groups."""
+"""In arrays of at least this many bytes, more than a core's cache, rows wait for the memory of their groups."""
 
 LINE_BYTES, PAGE_BYTES, MOST_ROOM = 64, 4096, 16
-"""Arrays of groups grow by one part in so many at most, so that lines of the cache that are used together do not lie
-whole pages apart."""
+"""Arrays of groups are padded so that cache lines that are used together do not lie whole pages apart. They grow by at
+most one part in MOST_ROOM."""
 
 MEMO_ENTRIES = 1 << 12
 NEAR_ENTRIES = 1 << 15
@@ -55,8 +55,8 @@ NEAR_ENTRIES = 1 << 15
 
 @dataclass
 class Item:
-    """One aggregate of the sink: how its arguments come, its body, and where its state lies. `shared` is an aggregate
-    of the same arguments whose state serves this one too (the sum of an average, say)."""
+    """One aggregate of the sink: where its arguments come from, its body, and where its state lies. `shared`: an
+    aggregate of the same arguments whose state also serves this one (such as the sum of an average)."""
 
     name: str
     call: Aggregate
@@ -70,7 +70,7 @@ class Item:
 
 @dataclass
 class Grouping:
-    """What an aggregation computes: shared by its sink and by the scan of its groups."""
+    """What an aggregation computes; shared by its sink and the scan of its groups."""
 
     keys: tuple[tuple[str, Expr], ...]
     calls: tuple[tuple[str, Aggregate], ...]
@@ -97,7 +97,7 @@ class Grouping:
         return tuple(emit(k, a, row) for a in item.call.args)
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
-        """Learn what is known of keys and arguments where they reach the sink."""
+        """Learn what is known of keys and arguments as they reach the sink."""
         self.fields = [KeyField.of(name, emit(k, e, row)) for name, e in self.keys]
         self.items = []
         for name, call in self.calls:
@@ -119,7 +119,7 @@ class Grouping:
             self.items.append(item)
 
     def compact(self) -> None:
-        """Make states that only one aggregate uses as small as they can be, before they have a place."""
+        """Make states that only one aggregate uses as small as possible, before they are placed."""
         if self.absorbs:
             return
         alike = self._alike()
@@ -148,8 +148,7 @@ class Grouping:
         return start
 
     def _alike(self) -> dict[Any, list[Item]]:
-        """Aggregates by what they aggregate: to compare each with each takes minutes where there are thousands
-        (PIVOT)."""
+        """Aggregates by their arguments: with thousands (PIVOT), comparing all pairs would take minutes."""
         alike: dict[Any, list[Item]] = {}
         for item in self.items:
             alike.setdefault((item.call.args, item.call.filter), []).append(item)
@@ -174,7 +173,7 @@ class Grouping:
 
     @property
     def updated(self) -> list[Item]:
-        """The aggregates that a row updates: each state once."""
+        """The aggregates that a row updates: one per state."""
         return [item for item in self.items if item.shared is None]
 
     def state(self, k: PipelineKernel, item: Item, entry: Val) -> AggregateState:
@@ -195,7 +194,7 @@ def update(
     table: Val | None,
     group: Val | None,
 ) -> None:
-    """Take one row into one aggregate: FILTER, NULLs and DISTINCT are handled here, once for all aggregates."""
+    """Add one row to one aggregate. FILTER, NULLs and DISTINCT are handled here for all aggregates."""
     body, call = item.body, item.call
     if grouping.absorbs:
         body.absorb(k, state, grouping.arguments(k, item, row))
@@ -213,7 +212,7 @@ def update(
 
 
 def taken(k: PipelineKernel, grouping: Grouping, item: Item, row: CachedRow) -> Taken:
-    """What an aggregate whose body is branchless takes of a row, for later."""
+    """What an aggregate with a branchless body takes from a row, to be added later."""
     return _taken(k, grouping, item, row, _filtered(k, item.call, row, None))
 
 
@@ -310,7 +309,8 @@ class AggregateSink(Sink):
 
 
 class ScalarAggregate(AggregateSink):
-    """No keys: the state of the one group is in registers between `begin` and `end`. State: a flag, then the entry."""
+    """No keys: the state of the single group is in registers between `begin` and `end`. State: a flag, then the
+    entry."""
 
     how = "scalar"
     transient = ("registers",)
@@ -347,11 +347,11 @@ class ScalarAggregate(AggregateSink):
 
 
 class DenseAggregate(AggregateSink):
-    """Keys with few possible values: group number = mixed-radix number of the keys. State: entries of (occupied,
-    states); the host allocates and zeroes `groups * entry_bytes`, and `init` runs when a group is first met.
+    """Keys with few possible values. The group number is the mixed-radix number of the keys. State: entries of
+    (occupied, states). The host allocates and zeroes `groups * entry_bytes`; `init` runs on the first row of a group.
 
-    Where the states start as zeros and one of them counts all rows, that count says which groups there are: then there
-    is no word for it, nothing to ask before a row is taken in, and more groups in each line of the cache."""
+    If the states start as zeros and one of them counts all rows, that count tells which groups exist. Then there is no
+    `occupied` word and no check per row, and more groups fit in a cache line."""
 
     how = "dense"
     transient = ("waiting",)
@@ -375,8 +375,7 @@ class DenseAggregate(AggregateSink):
         )
 
     def _can_wait(self, item: Item) -> bool:
-        """Whether an aggregate may see a row later: what it takes of it is few numbers, it owns nothing, and it cannot
-        fail."""
+        """Whether an aggregate may see a row later: it takes few numbers from it, owns no memory, and cannot fail."""
         numbers = all(
             len(i.type.parts) == 1 and (i.type.bits < 128 or "i128" not in item.body.fields) for i in item.inputs
         )
@@ -389,8 +388,8 @@ class DenseAggregate(AggregateSink):
         return numbers and simple and item.distinct is None and not self.grouping.absorbs
 
     def _spread(self) -> None:
-        """Make room between groups that differ in the first key alone, if they would all be in a few sets of the
-        caches: bounds are rounded, often to powers of two."""
+        """Pad groups that differ only in the first key, if they would all fall into a few cache sets: bounds are
+        rounded, often to powers of two."""
         if len(self.cards) < 2 or prod(self.cards[1:]) * self.entry_bytes % PAGE_BYTES:
             return
         at = max(range(1, len(self.cards)), key=self.cards.__getitem__)
@@ -399,7 +398,7 @@ class DenseAggregate(AggregateSink):
             self.cards[at] += room
 
     def _counting(self) -> Item | None:
-        """The aggregate whose state counts all rows of a group, if all states start as zeros and own nothing."""
+        """The aggregate whose state counts all rows of a group, if all states start as zeros and own no memory."""
         items = self.grouping.items
         if any(i.distinct is not None or type(i.body).init is not Body.init or i.body.release() for i in items):
             return None
@@ -408,8 +407,8 @@ class DenseAggregate(AggregateSink):
         )
 
     def _skips(self, item: Item) -> bool:
-        """Whether an aggregate may leave rows out because its arguments are NULL. Of states that are absorbed it is not
-        known: a sum of no rows is one."""
+        """Whether an aggregate may skip rows because its arguments are NULL. For absorbed states this is unknown: a sum
+        of no rows is a state too."""
         return item.body.skips_nulls and (self.grouping.absorbs or any(i.nullable for i in item.inputs))
 
     def occupied(self, k: PipelineKernel, entry: Val) -> Val:
@@ -434,8 +433,8 @@ class DenseAggregate(AggregateSink):
         for f, card, (_, expr) in zip(g.fields, self.cards, g.keys, strict=True):
             d = emit(k, expr, row)
             code = dense_code(k, f, d, card)
-            # A failed row goes on with an arbitrary key, and the statistics of a file may lie: neither must lead out of
-            # the table.
+            # A failed row continues with an arbitrary key, and a file's statistics may be wrong: neither may lead
+            # outside the table.
             if k.sites or not (d.stable or f.column is not None or f.type.name == "BOOLEAN"):
                 inside = code.ult(card) if inside is None else inside & code.ult(card)
             number = number * card + code
@@ -451,7 +450,7 @@ class DenseAggregate(AggregateSink):
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
 
     def _meet(self, k: PipelineKernel, entry: Val) -> None:
-        """Make the states of a group that no row was in."""
+        """Initialise the states of a new group."""
         if self.has_flag:
             with k.when(~self.occupied(k, entry)):
                 k.store(entry, k.i64(1))
@@ -464,7 +463,7 @@ class DenseAggregate(AggregateSink):
 
 
 def cardinality(f: KeyField) -> int:
-    """How many values a dense key has; NULL, if possible, is the last."""
+    """The number of values of a dense key; NULL, if possible, is the last."""
     if f.type.name == "BOOLEAN":
         return 2 + f.nullable
     return f.bounds[1] - f.bounds[0] + 1 + f.nullable
@@ -478,7 +477,7 @@ def dense_code(k: PipelineKernel, f: KeyField, d: Datum, card: int) -> Val:
 
 
 def is_dense(fields: list[KeyField], expected: int | None = None) -> bool:
-    """Whether the keys have known, few possible values; more if many groups are expected among them."""
+    """Whether the keys have few possible values, all known. The limit is higher if many groups are expected."""
     most = DENSE_GROUPS if expected is None else min(LARGEST_DENSE, max(DENSE_GROUPS, KEYS_PER_GROUP * expected))
     groups = 1
     for f in fields:
@@ -493,12 +492,12 @@ def is_dense(fields: list[KeyField], expected: int | None = None) -> bool:
 class HashAggregate(AggregateSink):
     """Any keys: entries of (hash, keys, states) in a `group_table`.
 
-    If all keys are strings, batches may bring them as codes of dictionaries of their own (Parquet does). Then a memo
-    maps combinations of codes to entries, so that a string is hashed once per batch and not once per row. The memo lies
-    behind the tables: whether it is in use, the dictionaries that it is for, and the entries.
+    If all keys are strings, batches may give them as codes of their own dictionaries (Parquet does). Then a memo maps
+    combinations of codes to entries, so a string is hashed once per batch instead of once per row. The memo lies behind
+    the tables: whether it is in use, its dictionaries, and the entries.
 
-    Where a key is a pane of time, most rows are of the groups that other rows of their time were of: the last group
-    with each of some parts of a hash is remembered there (`near`), so that few rows have to go to the large table."""
+    If a key is a pane of time, most rows fall into groups that recent rows fell into too. The last group for each value
+    of some hash bits is remembered (`near`), so few rows need the large table."""
 
     how = "hash"
 
@@ -517,11 +516,11 @@ class HashAggregate(AggregateSink):
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
         self.last = k.var(k.null)
         if self.has_memo:
-            # The dictionaries of the batches before are gone, and others may be where they were.
+            # The dictionaries of earlier batches are gone, and others may have their addresses.
             for index in range(len(self.grouping.fields)):
                 k.store(k.offset(self.table, self.memo_at), k.null, index + 1)
         if self.has_near:
-            # The groups of the calls before may be gone.
+            # The groups of earlier calls may be gone.
             k.call("memset", k.offset(self.table, self.memo_at), 0, 8 * NEAR_ENTRIES)
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
@@ -532,7 +531,7 @@ class HashAggregate(AggregateSink):
             entry = self._by_codes(k, codes)
         else:
             nulls, words = layout.words(k, data)
-            # Input is often clustered by key: the group of the row before is tried first, without hashing.
+            # Input is often clustered by key: the previous row's group is tried first, without hashing.
             last = self.last.value
             again = k.var(k.false)
             with k.when(last != k.null):
@@ -548,7 +547,7 @@ class HashAggregate(AggregateSink):
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
 
     def _by_codes(self, k: PipelineKernel, data: Sequence[CodeDatum]) -> Val:
-        """The entry of a combination of codes, from the memo if the dictionaries are small enough for one."""
+        """The entry of a combination of codes, from the memo if the dictionaries are small enough."""
         memo = k.offset(self.table, self.memo_at)
         entries = k.offset(memo, 8 + 8 * len(data))
         changed = k.false
@@ -558,7 +557,7 @@ class HashAggregate(AggregateSink):
             combinations = k.i64(1)
             for index, d in enumerate(data):
                 k.store(memo, d.record, index + 1)
-                # Each factor is cut off, so that the product cannot overflow.
+                # Each factor is clamped, so the product cannot overflow.
                 combinations = combinations * k.min(k.load("i64", d.record, 2) + 1, k.i64(MEMO_ENTRIES + 1))
                 combinations = k.min(combinations, k.i64(MEMO_ENTRIES + 1))
             k.store(memo, (combinations <= MEMO_ENTRIES).uto("i64"))
@@ -580,7 +579,7 @@ class HashAggregate(AggregateSink):
         return entry.value
 
     def _near(self, k: PipelineKernel, nulls: Val, words: list[tuple[Val, ...]]) -> Val:
-        """The entry of a group that may have been met a short time ago."""
+        """The entry of a group that may have been used recently."""
         hashed = self.key_layout.hash(k, nulls, words)
         slot = k.element("ptr", k.offset(self.table, self.memo_at), hashed & (NEAR_ENTRIES - 1))
         entry, met = k.var(k.load("ptr", slot)), k.var(k.false)
@@ -654,8 +653,8 @@ class GroupRow(CachedRow):
 
 
 class GroupScan:
-    """The source that reads groups: a morsel has the address of its entries, and the number of the first of them in
-    their array."""
+    """The source that reads groups. A morsel has the address of its entries, and the number of the first one in its
+    array."""
 
     def __init__(self, sink: AggregateSink):
         self.sink = sink
@@ -663,7 +662,7 @@ class GroupScan:
 
     @property
     def signature(self) -> object:
-        """What its code depends on: the entries lie as the sink that made them has laid them out."""
+        """What its code depends on: the entry layout of the sink that made the groups."""
         return id(self.sink)
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:

@@ -1,13 +1,11 @@
-"""Rows that wait for their groups: an array of groups that is larger than the cache of a core is updated some rows
-late.
+"""Rows that wait for their groups: an array of groups larger than a core's cache is updated some rows late.
 
-In: for each row the address of its group and what the aggregates take of it. Out: the same updates in the same order,
-each `ROWS` rows later, when the memory of the group, which is asked for at once, has arrived. A core that adds up row
-after row waits for groups that are far away: it looks as many instructions ahead as few rows have.
+In: for each row the address of its group and what the aggregates take from it. Out: the same updates in the same order,
+each `ROWS` rows later. The group's memory is prefetched at once and has arrived by then. Without this a core waits for
+distant groups: it looks only a few rows ahead.
 
-Memory: a buffer of the worker's own, which is a ring of places for rows and a group of nobody, to which the places
-belong until rows come. `end` takes in what still waits. Cost: a place is written and read for each row, in the nearest
-cache."""
+Memory: a buffer of the worker, with a ring of places for rows, and a dummy group to which empty places belong. `end`
+adds the remaining rows. Cost: a place is written and read for each row, in the nearest cache."""
 
 from __future__ import annotations
 
@@ -21,12 +19,12 @@ from tsql.kernels.emit.datum import Datum
 from tsql.kernels.process.quick_dataclass import dataclass
 
 ROWS = 64
-"""So many rows wait: some more than a core can have lines on their way."""
+"""This many rows wait: slightly more than the memory lines that a core can fetch at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """What an aggregate takes of a row: its arguments, and whether it takes the row at all (None: always)."""
+    """What an aggregate takes from a row: its arguments, and whether it takes the row at all (None: always)."""
 
     body: Body
     offset: int
@@ -50,8 +48,8 @@ class Taken:
 
 
 class Waiting:
-    """The ring of one kernel. `group_bytes`: the size of a group; `row_bytes`: as much room as the values of a row may
-    need; `meet` makes the states of a group that is new."""
+    """The ring of one kernel. `group_bytes`: the size of a group. `row_bytes`: the most that the values of a row need.
+    `meet` initialises the states of a new group."""
 
     def __init__(
         self, k: PipelineKernel, group_bytes: int, row_bytes: int, meet: Callable[[PipelineKernel, Val], None]
@@ -68,7 +66,7 @@ class Waiting:
         return k.offset(self.ring, number * self.place_bytes)
 
     def take(self, k: PipelineKernel, group: Val, taken: list[Taken]) -> None:
-        """Have a row wait, and take in the one whose place it gets."""
+        """Queue a row, and add the one whose place it takes."""
         assert not self.taken, "one place in a kernel leads to its sink, so that all rows have values of the same types"
         self.taken = taken
         k.prefetch(group)
@@ -90,6 +88,6 @@ class Waiting:
             t.body.update(k, MemoryState(k, group, t.body.fields, t.offset), read.args, read.mask)
 
     def end(self, k: PipelineKernel) -> None:
-        """Take in the rows that still wait, the oldest first."""
+        """Add the rows that still wait, the oldest first."""
         with k.range(k.i64(ROWS)) as number:
             self._take_in(k, self._place(k, (self.row.value + number) & (ROWS - 1)))

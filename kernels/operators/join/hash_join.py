@@ -1,8 +1,8 @@
 """Joins inside pipelines: `Build` collects one side into a table, `Probe` finds the partners of each row of the other.
 
-The host links the collected entries into a directory (`runtime/join_table.py`) between the two. One operator serves
-every kind: it walks the chain of a row, checks keys and the rest of the condition, and pushes rows on in one place, so
-that what follows is emitted once. Without keys all entries are in one chain, which makes a nested loop of it."""
+In between, the host links the collected entries into a directory (`runtime/join_table.py`). One operator serves every
+kind of join: it walks the chain of a row, checks keys and the residual condition, and pushes rows in one place, so that
+what follows is emitted once. Without keys all entries are in one chain: a nested loop."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from tsql.kernels.runtime.join_table import (
 )
 
 NULLS_AT, LEAST_AT, GREATEST_AT = TABLE_BYTES, TABLE_BYTES + 8, TABLE_BYTES + 16
-"""Behind the group table of a Build's state: how many rows were left out because a key is NULL, and the bounds of the
-keys."""
+"""Words behind the group table of a Build's state: how many rows were dropped because a key is NULL, and the key
+bounds."""
 
 TOO_MANY = (
     "More than one row returned by a subquery used as an expression - scalar subqueries can only return a single row."
@@ -52,19 +52,19 @@ TOO_MANY = (
 
 
 def canonical(key: Expr) -> KeyField:
-    """A key without what is known of one side only: both sides must make the same words of equal values."""
+    """A key without what is known of only one side: both sides must make the same words of equal values."""
     return KeyField("", key.type, True)
 
 
 def key_words(k: PipelineKernel, key: Expr, d: Datum) -> tuple[Val, ...]:
-    """The words by which keys are compared: -0.0 is where 0.0 is."""
+    """The words by which keys are compared: -0.0 becomes 0.0."""
     field = canonical(key)
     first, *rest = field._words(k, d)
     return (field.compared(k, first), *rest)
 
 
 class KeyBounds:
-    """The least and the greatest key that a worker has met, kept in the state behind its rows."""
+    """The least and the greatest key that a worker has met, kept in the state after its rows."""
 
     def begin(self, k: PipelineKernel, table: Val) -> None:
         empty = k.load("i64", table, 2) == 0
@@ -83,18 +83,17 @@ class KeyBounds:
 
 
 class Build(Sink):
-    """Collects rows: their keys and the columns that are needed behind the join.
+    """Collects rows: their keys and the columns that are needed after the join.
 
-    safe: for each key, whether NULL equals NULL. Rows in which another key is NULL have no partner: they are left out,
-    and counted, unless `marks`: then every row is kept, and entries have a word that says whether they found a partner.
-    `apart`: these rows are kept in a chain of their own, for a mark that a comparison with NULL leaves open. order: a
-    number by which the host sorts the entries, for conditions that are ranges of it (`sorted_join.py`); a NULL is in
-    none."""
+    safe: for each key, whether NULL equals NULL. Rows with NULL in another key have no partner: they are dropped and
+    counted. With `marks` every row is kept, and entries have a word that says whether they found a partner. `apart`:
+    rows with NULL keys are kept in a chain of their own, for a mark that a comparison with NULL leaves open. order: a
+    number by which the host sorts the entries, for range conditions on it (`sorted_join.py`); NULL is in no range."""
 
     needs_probe = True
 
     def has_exact_groups(self, data: list[Datum]) -> bool:
-        """Whether a row with such keys is led to a group of its own keys, or to none."""
+        """Whether rows with such keys are led only to a group of equal keys, or to none."""
         return False
 
     def __init__(
@@ -124,7 +123,7 @@ class Build(Sink):
 
     @property
     def mode(self) -> int:
-        """What the first word of an entry is: the key itself, if there is one number only."""
+        """What the first word of an entry is: the key itself if it is a single number."""
         if self.order is not None:
             return SORTED
         single = len(self.keys) == 1 and not self.safe[0] and not self.equal_hashes and canonical(self.keys[0]).exact
@@ -177,7 +176,7 @@ class Build(Sink):
 def hash_of(
     k: PipelineKernel, keys: tuple[Expr, ...], safe: tuple[bool, ...], data: list[Datum], equal_hashes: bool
 ) -> Val:
-    """The hash of keys; of NULLs that equal each other too."""
+    """The hash of keys, including NULLs that equal each other."""
     if equal_hashes or not keys:
         return k.i64(0x0123_4567_89AB_CDEF)
     h = k.i64(HASH_SEED)
@@ -191,22 +190,22 @@ def hash_of(
 
 @dataclass(frozen=True)
 class TableKind:
-    """What a probe must know of a table that is built already: its layout, its keys and how its directory is made."""
+    """What a probe must know of a finished table: its layout, its keys and the kind of its directory."""
 
     build: Build
     dense: bool
     by_shard: bool = False
     has_bitmap: bool = False
     bounds: tuple[tuple[str, Expr], ...] = ()
-    """Of a sorted table: what its order key is compared with, as (operator, expression of the other side)."""
+    """Of a sorted table: the bounds of its order key, as (operator, expression of the other side)."""
     walks: bool = False
-    """Of a sorted table: rows come in its order, and ask for one value each."""
+    """Of a sorted table: rows come in its order, and look up one value each."""
     large: bool = False
-    """Whether it outgrows the cache of a core: then entries are fetched for many rows before they are looked at."""
+    """Whether it exceeds a core's cache: then entries are prefetched for many rows."""
 
 
 class BuildRow(CachedRow):
-    """An entry as a row. `valid`: where it does not hold there is no entry, and every column is NULL."""
+    """An entry as a row. Where `valid` does not hold there is no entry, and every column is NULL."""
 
     def __init__(self, layout: EntryLayout, entry: Val, valid: Val | None = None, position: Val | None = None):
         super().__init__()
@@ -254,8 +253,7 @@ class Chain:
 
 
 class EntryRange:
-    """The entries of a sorted table from one place up to another. Behind the last one there is a row that may be
-    read."""
+    """The entries of a sorted table from one place to another. A readable row follows the last one."""
 
     def __init__(self, k: PipelineKernel, probe: Probe, start: Val, end: Val):
         self.k, self.probe, self.end, self.cursor = k, probe, end, k.var(start)
@@ -274,11 +272,10 @@ class EntryRange:
 
 class Probe(Operator):
     """Looks up the partners of each row. kind: inner, left, single, semi, anti or mark, as in a logical join whose
-    right side is the table; or "touch", which pushes nothing on.
+    right side is the table; or "touch", which pushes nothing.
 
-    slot: what names the table to the host. residual: what a pair must satisfy besides equal keys. touches: partners
-    that are found are marked in the table. early: rows without a partner are expected, and told apart before the others
-    are looked at."""
+    slot: names the table to the host. residual: what a pair must satisfy besides equal keys. touches: partners that are
+    found are marked in the table. early: many rows are expected to have no partner, and are rejected first."""
 
     vectorises = False
 
@@ -298,7 +295,7 @@ class Probe(Operator):
         self.mark, self.touches, self.position = mark, touches or kind == "touch", position
         self.build = table.build
         self.multiplies, self.by_shard = kind in ("inner", "left"), table.by_shard
-        # Rows without a partner end here: the directory alone tells most of them apart, for many rows at once.
+        # Rows without a partner end here: the directory alone rejects most of them, for many rows at once.
         plain = bool(keys) and all(isinstance(e, Column) and canonical(e).exact for e in keys)
         self.selects = early and kind in ("inner", "semi", "touch") and plain
         self.fetches = (3 if table.bounds else 2) if table.large and plain and not table.walks else 0
@@ -338,7 +335,7 @@ class Probe(Operator):
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
         data = [emit(k, e, row) for e in self.keys]
         if not self.keys or (self.build.marking == APART and self._present(data) is not None):
-            # One row may meet millions of entries: look for cancellation after each.
+            # One row may meet millions of entries: check for cancellation after each.
             k.uses_scratch = True
         walk = self._range(k, row, data) if self.table.bounds else Chain(k, self._first(k, data))
         match self.kind:
@@ -368,13 +365,13 @@ class Probe(Operator):
                 self.consume(k, row, push)
 
     def _range(self, k: PipelineKernel, row: CachedRow, data: list[Datum]) -> EntryRange:
-        """The entries whose order key lies within the bounds that a row gives; none if one of these is NULL."""
+        """The entries whose order key lies within the bounds of a row; none if a bound is NULL."""
         if self.table.walks:
             return self._walk(k, row)
         found = SortedSearch(self, k, data)
         start, end, present = found.start, found.end, None
-        # Ranges are narrow: the place where one ends is searched for from where it begins. One that ends before is
-        # empty in any case.
+        # Ranges are narrow: the end is searched from the start of the range. An end before the start means an empty
+        # range.
         for op, expr in sorted(self.table.bounds, key=lambda bound: bound[0][0] != ">"):
             d = emit(k, expr, row)
             present = both(present, d.valid)
@@ -391,7 +388,7 @@ class Probe(Operator):
         return EntryRange(k, self, start, end if present is None else k.select(present, end, k.i64(0)))
 
     def _walk(self, k: PipelineKernel, row: CachedRow) -> EntryRange:
-        """The entries with the value that a row asks for, searched for from where the last row found its own."""
+        """The entries with the value of a row, searched from where the previous row found its own."""
         keys, count = self._record(k, 0, "ptr"), self._record(k, 1)
         expr = self.table.bounds[0][1]
         d = emit(k, expr, row)
@@ -405,7 +402,7 @@ class Probe(Operator):
     def _pairs(
         self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | EntryRange, push: Push
     ) -> None:
-        """Push each pair; for a left join also a row without a partner, once, from the same place."""
+        """Push each pair; for a left join also a row without a partner, once and from the same place."""
         outer = self.kind in ("left", "single")
         seen = k.var(k.false)
         used = k.load("i64", k.offset(k.ctx, SCRATCH + 8))
@@ -424,7 +421,7 @@ class Probe(Operator):
                     self._touch(k, entry)
             push(k, JoinedRow(row, BuildRow(self.build.layout, entry, found if outer else None)))
             if k.uses_scratch:
-                # What was built for this pair is free again.
+                # Memory taken for this pair is free again.
                 k.store(k.offset(k.ctx, SCRATCH + 8), used)
             if k.uses_scratch or k.enough is not None:
                 loop.stop_if(k.is_done())
@@ -446,7 +443,7 @@ class Probe(Operator):
         return valid
 
     def _first(self, k: PipelineKernel, data: list[Datum]) -> Val:
-        """The first entry of the chain in which partners of a row are, or null."""
+        """The first entry of the chain that holds a row's partners, or null."""
         if self.table.dense:
             return self._dense_word(k, data).bits_as("ptr")
         word = chain_word(k, self._record(k, 0, "ptr"), self._record(k, 1), self._hash(k, data)) & ADDRESS_MASK
@@ -454,8 +451,8 @@ class Probe(Operator):
         return (word if present is None else k.select(present, word, k.i64(0))).bits_as("ptr")
 
     def _near(self, k: PipelineKernel, data: list[Datum]) -> tuple[Val, Val | None]:
-        """What can be told of the chain of a row without a branch: its directory word or 0, and whether there may be
-        one where it is 0."""
+        """What is known of a row's chain without a branch: its directory word or 0; if 0, whether there may be a chain
+        anyway."""
         if self.table.dense:
             return self._dense_word(k, data), None
         found, is_open = near_word(k, self._record(k, 0, "ptr"), self._record(k, 1), self._hash(k, data))
@@ -474,7 +471,7 @@ class Probe(Operator):
         return hash_of(k, self.keys, self.build.safe, data, self.build.equal_hashes)
 
     def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | EntryRange) -> None:
-        """Move on to the next partner; to the end if there is none."""
+        """Advance to the next partner, or to the end."""
         if self._is_exact(data) and self.residual is None:
             return
         with k.forever() as loop:
@@ -491,7 +488,7 @@ class Probe(Operator):
             walk.advance()
 
     def _is_exact(self, data: list[Datum]) -> bool:
-        """Whether the entries that a row is led to have its keys for certain."""
+        """Whether the entries that a row is led to certainly have its keys."""
         return self.table.dense or (bool(self.table.bounds) and (not self.keys or self.build.has_exact_groups(data)))
 
     def _same_keys(self, k: PipelineKernel, entry: Val, data: list[Datum]) -> Val:
@@ -508,7 +505,7 @@ class Probe(Operator):
         return same
 
     def _marked(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | EntryRange) -> Datum:
-        """true if there is a partner; NULL if there is none, but a comparison with NULL leaves it open; else false."""
+        """true if there is a partner; NULL if there is none but a comparison with NULL leaves it open; else false."""
         unknown = k.var(k.false)
         with k.forever() as loop:
             loop.stop_if(walk.at_end)
@@ -538,9 +535,8 @@ class Probe(Operator):
         return Datum(BOOLEAN, (found,), found | ~open_ends)
 
     def _leave_open(self, k: PipelineKernel, row: CachedRow, data: list[Datum], found: Val, unknown: Var) -> None:
-        """Set `unknown` if NULLs among the keys leave it open whether a row without a partner has one. A row without
-        NULLs is compared with the entries that are kept apart, a row with one with all entries: few rows, where few
-        have NULLs."""
+        """Set `unknown` if NULL keys leave open whether a row has a partner. A row without NULLs is compared with the
+        entries kept apart; a row with NULLs is compared with all entries. These are few rows if NULLs are rare."""
         directory, last = self._record(k, 0, "ptr"), self._record(k, 7)
         present = self._present(data)
         first = last if present is None else k.select(present, last, k.i64(0))
@@ -561,8 +557,7 @@ class Probe(Operator):
             place.set(place.value + 1)
 
     def _may_be_same(self, k: PipelineKernel, entry: Val, data: list[Datum]) -> Val:
-        """Whether no key of an entry differs from that of a row; a NULL differs from nothing, unless NULL equals
-        NULL."""
+        """Whether no key of an entry differs from that of a row. NULL differs from nothing, unless NULL equals NULL."""
         same = k.true
         for key, name, d, safe in zip(self.keys, self.build.key_names, data, self.build.safe, strict=True):
             stored = self.build.layout.read(k, entry, self.build.layout.index[name])
@@ -581,7 +576,7 @@ class Probe(Operator):
 
 
 class Drain(Sink):
-    """Takes rows and keeps nothing: the end of a pipeline that only marks the entries of a table."""
+    """Discards rows: the end of a pipeline that only marks the entries of a table."""
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         """Nothing is left to do."""
@@ -591,7 +586,7 @@ class Drain(Sink):
 
 
 class EntryScan:
-    """The source that reads the entries of a table: all, or those with (MATCHED) or without a partner (FREE)."""
+    """The source that reads the entries of a table: all, only matched (MATCHED) or only unmatched (FREE)."""
 
     def __init__(self, build: Build, wanted: int | None = None):
         self.build, self.wanted = build, wanted
@@ -599,7 +594,7 @@ class EntryScan:
 
     @property
     def signature(self) -> object:
-        """What its code depends on: the entries lie as the sink that made them has laid them out."""
+        """What its code depends on: the entry layout of the sink that made the table."""
         return (id(self.build), self.wanted)
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:

@@ -9,5 +9,5 @@ HASH_SEED = 0x51ED27
 
 
 def add_to_hash(k: Kernel, hash: Val, word: Val) -> Val:
-    """The hash of what has been hashed so far and of one word more."""
+    """Combine the hash so far with one more word."""
     return mix64(k, (hash * -0x61C8864680B583EB) ^ word)

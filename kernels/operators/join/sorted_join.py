@@ -1,17 +1,17 @@
 """Joins over a table that is sorted within groups of equal keys: `SortedBuild` collects it, `AsofProbe` finds the
 nearest entry.
 
-Ranges (band joins) are looked up by `Probe` (join.py), which walks over the entries between two places. `AsofProbe`
-looks at one place: for `left >= right` the entry before the first that is too late, for `left <= right` the first that
-is not too early. What is not a partner after all (another key with the same hash, a pair that does not satisfy the rest
-of the condition) is passed by, away from the row's own time. Entries of equal time are in the order of the input
-(reversed for `<=`), so that the last of them is met first.
+Ranges (band joins) are looked up by `Probe` (hash_join.py), which walks over the entries between two places.
+`AsofProbe` looks at one place: for `left >= right` the entry before the first that is too late, for `left <= right` the
+first that is not too early. Entries that are no partner (another key with the same hash, or the residual condition
+fails) are skipped, away from the row's own time. Entries of equal time are in input order (reversed for `<=`), so the
+last of them is met first.
 
-State and progress: the build keeps right rows and needs nothing of the left, the probe keeps nothing but a hint where
-the last row of each group was found. So a live run is the same two operators: right rows wait in the table until a
-punctuation passes, left rows wait for it too and are then probed (a row at `t` is decided once no right row before or
-at `t` can come), and of each group the entries before the last one that is not later than the punctuation are dropped.
-The state is the table's columns, as an Arrow table."""
+State and progress: the build keeps right rows and needs nothing of the left; the probe keeps only a hint per group
+where the last row was found. So a live run uses the same two operators. Right rows wait in the table until a
+punctuation passes. Left rows wait for it too and are then probed: a row at `t` is decided once no right row before or
+at `t` can come. Of each group, the entries before the last one that is not later than the punctuation are dropped. The
+state is the table's columns, as an Arrow table."""
 
 from __future__ import annotations
 
@@ -57,12 +57,11 @@ def order_word(k: PipelineKernel, expr: Expr, d: Datum) -> Val:
 
 
 class SortedBuild(Build):
-    """Collects rows that the host sorts by `order` within the groups of their keys; a NULL among these or as the number
-    is in none.
+    """Collects rows that the host sorts by `order` within the groups of their keys. Rows with NULL as a key or as the
+    number are in no group.
 
-    Header of an entry: the number, whether it found a partner (if marked), the hash of its keys (if there are any; a
-    single number is kept as it is), its place in the input (`placed`: where entries of equal numbers are told apart by
-    it)."""
+    Header of an entry: the number; whether it found a partner (if marked); the hash of its keys (if there are any; a
+    single number is kept unhashed); its position in the input (`placed`: if it breaks ties between equal numbers)."""
 
     transient = ("row",)
 
@@ -86,14 +85,14 @@ class SortedBuild(Build):
 
     @property
     def is_by_number(self) -> bool:
-        """Whether there is one key, a number: its hash tells all numbers apart."""
+        """Whether the key is a single number, whose hash is unique."""
         if len(self.keys) != 1 or self.safe[0] or self.equal_hashes:
             return False
         return canonical(self.keys[0]).exact and canonical(self.keys[0]).machines == ("i64",)
 
     def has_exact_groups(self, data: list[Datum]) -> bool:
-        """Whether a row with such keys is led to a group of its own keys, or to none: by a number, or by a code of a
-        dictionary if the hashes of all strings differ."""
+        """Whether rows with such keys are led only to a group of equal keys, or to none: for a number, or for a
+        dictionary code if the hashes of all strings differ."""
         if self.is_by_number:
             return True
         if (
@@ -129,7 +128,7 @@ class SortedBuild(Build):
             self.bounds.end(k, self.table)
 
     def group_word(self, k: PipelineKernel, keys: tuple[Expr, ...], data: list[Datum]) -> Val:
-        """The hash of keys, by which their group is found."""
+        """The hash of keys, which identifies their group."""
         if self.is_by_number:
             return hash_key(k, key_words(k, keys[0], data[0])[0])
         if (
@@ -165,11 +164,11 @@ class SortedBuild(Build):
 
 
 class AsofProbe(Probe):
-    """Finds for each row the nearest entry on one side of its time. kind: inner or left.
+    """Finds the nearest entry on one side of each row's time. kind: inner or left.
 
     at: the comparison, from the table's side: `<=`, `<` (entries not later than, before the row), `>=` or `>`.
-    tolerance: how far an entry may be from it, in units of the numbers. walks: rows come in the order of time, and each
-    group remembers where the last was found."""
+    tolerance: the maximum distance, in units of the numbers. walks: rows come in time order, and each group remembers
+    where the last row was found."""
 
     def __init__(
         self,
@@ -225,7 +224,7 @@ class AsofProbe(Probe):
     def _pass_by(
         self, k: PipelineKernel, row: CachedRow, data: list[Datum], at: Any, found: SortedSearch, back: bool
     ) -> None:
-        """Move on to the nearest entry that is a partner."""
+        """Advance to the nearest entry that is a partner."""
         exact = self._is_exact(data)
         if exact and self.residual is None:
             return
@@ -241,13 +240,13 @@ class AsofProbe(Probe):
             at.set(at.value - 1 if back else at.value + 1)
 
     def _is_near(self, k: PipelineKernel, value: Val, other: Val, back: bool) -> Val:
-        """i1: no further apart than the tolerance. What is infinite is near to itself alone."""
+        """i1: not further apart than the tolerance. Infinity is near only to itself."""
         assert self.tolerance is not None, "asked where there is a tolerance"
         low, high = (other, value) if back else (value, other)
         if self.time.type.is_float:
             numbers = [(word ^ ((word >> 63) & MAGNITUDE)).bits_as("f64") for word in (low, high)]
             return ((numbers[1] - numbers[0]) <= k.f64(float(self.tolerance))) | (low == high)
-        # The difference of two words wraps, and is right as an unsigned number.
+        # The difference of two words may wrap, but is correct as an unsigned number.
         distance = min(int(self.tolerance), 2**64 - 1)
         near = (high - low).ule(k.i64(distance - 2**64 if distance > MAGNITUDE else distance))
         if self.time.type not in (TIMESTAMP, TIMESTAMPTZ):

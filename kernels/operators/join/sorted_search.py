@@ -1,5 +1,5 @@
-"""The searches of one row in a table that is sorted within groups of equal keys (`runtime/sorted_table.py`): its group,
-and places in it. `Probe` (join.py) and `AsofProbe` (sorted_join.py) use it."""
+"""Searches of a row in a table sorted within groups of equal keys (`runtime/sorted_table.py`): its group, and places in
+it. Used by `Probe` (hash_join.py) and `AsofProbe` (sorted_join.py)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from tsql.kernels.runtime.sorted_table import CURSOR, SLOT_WORDS, group_slot, pl
 
 
 def entry_at(k: PipelineKernel, probe: Any, place: Val) -> Val:
-    """The entry at a place of a probe's table; where rows were put in order its header is not there, and not to be
-    read."""
+    """The entry at a place of a probe's table. Where rows were put in order, it has no header to read."""
     rows, build = probe._record(k, 2, "ptr"), probe.build
     if not build.row_words:
         return k.load("ptr", rows, place)
@@ -28,8 +27,8 @@ def number_of(k: PipelineKernel, probe: Any, data: list[Datum]) -> Val:
 
 
 def fetch_group(k: PipelineKernel, probe: Any, data: list[Datum], stage: int) -> None:
-    """Prefetch what a search of a row reads: the place of its group in the directory, the first of the group's numbers,
-    and its first row. Most groups are small, and what is read of them is near by."""
+    """Prefetch what a row's search reads: its group's place in the directory, the group's first number, and its first
+    row. Most groups are small, so the rest is nearby."""
     if stage == 0:
         if probe.table.dense:
             place = number_of(k, probe, data) - probe._record(k, 7)
@@ -82,6 +81,6 @@ class SortedSearch:
         )
 
     def place_behind(self, hint: Val, value: Val, after: bool, is_least: bool = False) -> Val:
-        """The same for a place that is expected a little behind another, or that is not before it (`is_least`)."""
+        """As `place`, for a place expected slightly after a hint, or not before it (`is_least`)."""
         low = hint if is_least else self.start
         return place_near(self.k, self.orders, low, self.end, hint, value, self.k.i64(int(after)))

@@ -1,7 +1,6 @@
-"""Hashes of the strings of a dictionary, computed once for all rows that name one: joins look them up by code.
+"""Hashes of a dictionary's strings, computed once for all rows; joins look them up by code.
 
-For few strings it can also be told whether a hash stands for one string only: then rows need no comparison of strings
-at all."""
+For few strings it is also known whether each hash is unique: then rows need no string comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.runtime.text.strings import str_hash
 
 FEW_STRINGS = 1 << 16
-"""Up to so many strings are compared with those of another dictionary when a kernel is made."""
+"""Up to this many strings are compared with those of another dictionary when a kernel is made."""
 
 
 def hash_by_code(k: PipelineKernel, d: Datum) -> Val | None:
@@ -35,7 +34,7 @@ def hash_by_code(k: PipelineKernel, d: Datum) -> Val | None:
 
 @cache
 def hash_module(wide: bool) -> Module:
-    """`main(record, hashes, strings)` writes the hash of each string of a dictionary, as a key by itself has it."""
+    """`main(record, hashes, strings)` writes the hash of each string of a dictionary, as that of a single key."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     record, hashes, strings = k.params
@@ -65,7 +64,7 @@ def string_hashes(dictionary: Dictionary) -> np.ndarray:
 
 
 def tell_apart(dictionary: Dictionary, other: Dictionary | None = None) -> bool:
-    """Whether different strings of a dictionary, and those of another, have different hashes for certain."""
+    """Whether different strings of a dictionary (and of another) certainly have different hashes."""
     if len(dictionary) > FEW_STRINGS or (other is not None and len(other) > FEW_STRINGS):
         return False
     hashes = string_hashes(dictionary)

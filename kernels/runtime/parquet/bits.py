@@ -1,18 +1,18 @@
 """Parquet's hybrid of run-length and bit-packed integers in the kernel language: dictionary indices, levels, booleans.
 
-A stream is a record of words (`STREAM_WORDS`): where to read on and where the page ends, and the run that is being
-read, so that a page can be decoded piece by piece. Nothing is read at or behind the end of a page, except that loads of
-whole words may touch up to `PADDING` bytes behind it, which every buffer has."""
+A stream is a record of words (`STREAM_WORDS`): the read position, the end of the page, and the current run, so a page
+can be decoded piece by piece. Nothing is read at or after the end of a page, except that loads of whole words may touch
+up to `PADDING` bytes after it, which every buffer has."""
 
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 
 PADDING = 64
-"""Bytes behind the end of every buffer that is read or written in whole words."""
+"""Bytes after the end of every buffer that is read or written in whole words."""
 
 BLOCK = 1024
-"""Values that are decoded at a time, so that what lies between two steps stays in the first-level cache."""
+"""Values decoded at a time, so that intermediate results stay in the first-level cache."""
 
 AT, END, LEFT, PACKED, VALUE, WIDTH = range(6)
 STREAM_WORDS = 6
@@ -33,8 +33,7 @@ VALUE the values already taken from it; PACKED is 0 for a repeated value, which 
     NO_DICTIONARY,
 ) = range(1, 12)
 NEED_PAGE = 100
-"""What a routine reports instead of 0 (fine); `MESSAGES` has the words for people. NEED_PAGE asks the host for a
-page."""
+"""Status codes other than 0 (success); `MESSAGES` has the texts for users. NEED_PAGE asks the host for a page."""
 
 MESSAGES = {
     CUT: "it ends before its last value",
@@ -66,14 +65,14 @@ def put(k: Kernel, record: Val, number: int, value: Val | int) -> None:
 
 
 def bytes_until(start: Val, end: Val) -> Val:
-    """How many bytes lie between two addresses."""
+    """The number of bytes between two addresses."""
     return end.bits_as("i64") - start.bits_as("i64")
 
 
 @routine("parquet_run", ("ptr",), "i64")
 def next_run(k: Kernel, stream: Val) -> None:
-    """Start the next run of a stream: the status. A run of no values is refused, because nothing would ever come of
-    it."""
+    """Start the next run of a stream: the status. A run of no values is rejected, because decoding would never
+    advance."""
     end, width = pointer(k, stream, END), word(k, stream, WIDTH)
     at, header, shift, more = k.var(pointer(k, stream, AT)), k.var(k.i64(0)), k.var(k.i64(0)), k.var(k.true)
     with k.forever() as loop:
@@ -95,7 +94,7 @@ def next_run(k: Kernel, stream: Val) -> None:
         size = k.min(groups * width, available)
         put(k, stream, PACKED, at.value)
         put(k, stream, VALUE, 0)
-        # Some writers leave out the bytes of the last group that nothing needs.
+        # Some writers omit the unneeded bytes of the last group.
         count = k.var(groups * 8)
         with k.when(size < groups * width):
             count.set((size * 8).udiv(width))
@@ -114,7 +113,7 @@ def next_run(k: Kernel, stream: Val) -> None:
 
 
 def _unpack_groups(k: Kernel, source: Val, width: Val, groups: Val, target: Val, lanes: int) -> None:
-    """Groups of eight values, `lanes` of which come from one word."""
+    """Unpack groups of eight values, `lanes` of them from one word."""
     mask = (k.i64(1) << width) - 1
     starts = [(width * first).ushr(3) for first in range(0, 8, lanes)]
     skips = [(width * first) & 7 for first in range(0, 8, lanes)]
@@ -130,8 +129,8 @@ def _unpack_groups(k: Kernel, source: Val, width: Val, groups: Val, target: Val,
 
 @routine("parquet_unpack", ("ptr", "i64", "i64", "ptr"), None)
 def unpack(k: Kernel, source: Val, width: Val, groups: Val, target: Val) -> None:
-    """Bit-packed values of at most 32 bits, in groups of eight, as i32. As many values as fit are taken from each
-    load."""
+    """Unpack bit-packed values of at most 32 bits, in groups of eight, to i32. As many values as possible are taken
+    from each load."""
     with k.when(width <= 8):
         _unpack_groups(k, source, width, groups, target, 8)
         k.ret()
@@ -152,7 +151,7 @@ def fill(k: Kernel, target: Val, value: Val, count: Val) -> None:
 
 @routine("parquet_greatest", ("ptr", "i64"), "i32")
 def greatest(k: Kernel, values: Val, count: Val) -> None:
-    """The greatest of the values read as unsigned numbers, 0 if there are none."""
+    """The greatest of the values as unsigned numbers; 0 if there are none."""
     best = k.var(k.i32(0))
     with k.range(count) as i:
         value = k.load("i32", values, i)
@@ -179,7 +178,7 @@ def read_indices(k: Kernel, stream: Val, target: Val, count: Val, limit: Val) ->
         with k.when(packed == k.null):
             fill(k, out, value.to("i32"), taken)
         with k.otherwise():
-            # A run is taken up in the middle only where a block starts, so the skipped values fall before `target`.
+            # A run is resumed in the middle only at the start of a block, so the skipped values fall before `target`.
             skipped = value & 7
             groups = (skipped + taken + 7).ushr(3)
             unpack(k, packed + value.ushr(3) * width, width, groups, out + (-skipped) * 4)
@@ -193,8 +192,8 @@ def read_indices(k: Kernel, stream: Val, target: Val, count: Val, limit: Val) ->
 
 @routine("parquet_bits", ("ptr", "i64", "ptr", "i64"), "i64")
 def read_bits(k: Kernel, stream: Val, count: Val, bitmap: Val, start: Val) -> None:
-    """The next `count` values of a stream of width 1 set in a bitmap of zeros from bit `start` on: how many are ones,
-    or the status with its sign turned."""
+    """Set the next `count` values of a stream of width 1 in a zeroed bitmap from bit `start` on: the number of ones, or
+    the negated status."""
     done, ones = k.var(k.i64(0)), k.var(k.i64(0))
     with k.forever() as loop:
         loop.stop_if(done.value >= count)

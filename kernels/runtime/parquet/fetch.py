@@ -1,8 +1,8 @@
-"""Readers that open their chunk themselves and keep their memory from one to the next, in the kernel language.
+"""Readers that open their chunk themselves and reuse their memory for the next, in the kernel language.
 
-`backends/io/parquet/lanes.py` has one for each column of a scan and worker, and fetches a batch of several columns by
-one call: page headers, the dictionary, the values of all or of the selected rows. What is rare or wrong is not told
-apart here: the status is then not 0, and the host reads the column by a `ChunkReader`, which says what is wrong."""
+`backends/io/parquet/lanes.py` has one per column of a scan and worker, and fetches a batch of several columns in one
+call: page headers, the dictionary, the values of all or of the selected rows. Rare and damaged input is not
+distinguished here: the status is not 0, and the host reads the column with a `ChunkReader`, which reports the error."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ from tsql.kernels.runtime.parquet.values import BIG, BITS, CODES, FORMS, TEXT
 
 MORE_PAGES = 8
 DENSE_SHARE = (2, 5)
-"""Where more than this part of the rows is selected, all are decoded, and the others dropped."""
+"""If more than this part of the rows is selected, all are decoded and the others dropped."""
 
 _DICTIONARY_BITS = 1 << PLAIN_DICTIONARY | 1 << RLE_DICTIONARY
 _VALUE_BITS, _BOOLEAN_BITS = 1 << PLAIN | _DICTIONARY_BITS, 1 << PLAIN | 1 << RLE
@@ -76,8 +76,8 @@ _VALUE_BITS, _BOOLEAN_BITS = 1 << PLAIN | _DICTIONARY_BITS, 1 << PLAIN | 1 << RL
 
 @routine("parquet_grow", ("ptr", "i64", "i64", "i64"), "i64")
 def _grow(k: Kernel, reader: Val, address: Val, room: Val, size: Val) -> None:
-    """Have so many bytes, and padding, at the address in a word of the reader whose room another word tells: the
-    status."""
+    """Make sure that the buffer whose address and room are in two words of the reader has this many bytes, and padding:
+    the status."""
     with k.when(k.load("i64", reader, room) < size):
         wanted = size + size.ushr(2) + PADDING
         k.call("free", k.load("ptr", reader, address))
@@ -90,7 +90,7 @@ def _grow(k: Kernel, reader: Val, address: Val, room: Val, size: Val) -> None:
 
 
 def _has(k: Kernel, reader: Val, address: int, room: int, size: Val) -> None:
-    """Have room, or end with the status."""
+    """Ensure room, or return the status."""
     status = _grow(k, reader, k.i64(address), k.i64(room), size)
     with k.when(status != 0):
         k.ret(status)
@@ -103,7 +103,7 @@ def _refuse(k: Kernel, odd: Val) -> None:
 
 @routine("parquet_open_chunk", ("ptr",), "i64")
 def open_chunk(k: Kernel, reader: Val) -> None:
-    """List the pages, check what they say of themselves, and read the dictionary: the status."""
+    """List the pages, check their headers, and read the dictionary: the status."""
     summary, form = pointer(k, reader, SUMMARY), word(k, reader, FORM)
     for number in (PAGE, LEFT, DICTIONARY, DICTIONARY_VALUES, DICTIONARY_TEXT, ODD_TEXT):
         put(k, reader, number, 0)
@@ -171,7 +171,7 @@ def _open_dictionary(k: Kernel, reader: Val) -> None:
         put(k, reader, DICTIONARY, data.value)
         k.ret(k.i64(0))
     _has(k, reader, OFFSETS, OFFSETS_ROOM, count * 4 + 4)
-    # A stream is its address and its end: two words of the headers' scratch do.
+    # A stream is its address and its end: two words of the headers' scratch suffice.
     stream, text, offsets = pointer(k, reader, HEADERS), part(k, reader, STRINGS_RECORD), pointer(k, reader, OFFSETS)
     put(k, stream, 0, data.value)
     put(k, stream, 1, data.value + size)
@@ -187,7 +187,7 @@ def _open_dictionary(k: Kernel, reader: Val) -> None:
 
 @routine("parquet_fetch", ("ptr",), "i64")
 def fetch(k: Kernel, reader: Val) -> None:
-    """The next ROWS rows, or the selected ones of them, in memory of the reader: the status."""
+    """Read the next ROWS rows, or the selected ones of them, into memory of the reader: the status."""
     with k.when(word(k, reader, OPENED) == 0):
         status = open_chunk(k, reader)
         with k.when(status != 0):
@@ -223,7 +223,7 @@ def fetch(k: Kernel, reader: Val) -> None:
 
 @routine("parquet_keep", ("ptr",), "i64")
 def keep(k: Kernel, reader: Val) -> None:
-    """Of the rows that are there, the SELECTED ones, in their place: a row moves to its front or stays. The status."""
+    """Keep only the SELECTED rows of those that were read, in place: a row moves to the front or stays. The status."""
     form, out, selection, count = (
         word(k, reader, FORM),
         pointer(k, reader, OUT),
@@ -256,8 +256,7 @@ def _keep_bits(k: Kernel, bitmap: Val, selection: Val, count: Val) -> None:
 
 @routine("parquet_keep_text", ("ptr", "ptr", "ptr", "i64"), None)
 def _keep_text(k: Kernel, offsets: Val, text: Val, selection: Val, count: Val) -> None:
-    """Where the next wanted row has not moved, none before it has, and the offset that was written is the one that was
-    there."""
+    """If the next wanted row has not moved, no row before it has, and the offset written is the one that was there."""
     base, used = pointer(k, text, ADDRESS), k.var(k.i64(0))
     with k.range(count) as i:
         row = k.load("i32", selection, i).to("i64")
@@ -269,7 +268,7 @@ def _keep_text(k: Kernel, offsets: Val, text: Val, selection: Val, count: Val) -
 
 
 def fetch_all(k: Kernel, record: Val, out: Val) -> Val:
-    """(rows, selection or 0, selected, number of readers, readers ..): 0, or that one has a STATUS."""
+    """(rows, selection or 0, selected, number of readers, readers ..): 0, or nonzero if a reader has a STATUS."""
     rows, selection, selected, wrong = word(k, record, 0), word(k, record, 1), word(k, record, 2), k.var(k.i64(0))
     with k.range(word(k, record, 3)) as number:
         reader = k.load("ptr", record, number + 4)
@@ -282,7 +281,7 @@ def fetch_all(k: Kernel, record: Val, out: Val) -> Val:
 
 
 def keep_all(k: Kernel, record: Val, out: Val) -> Val:
-    """As `fetch_all`, for rows that are there already."""
+    """As `fetch_all`, for rows that were already read."""
     with k.range(word(k, record, 3)) as number:
         reader = k.load("ptr", record, number + 4)
         put(k, reader, SELECTION, word(k, record, 1))

@@ -1,7 +1,7 @@
 """Parquet page headers in the kernel language: `scan_pages` walks the bytes of a column chunk and lists its pages.
 
-Headers are structs of Thrift's compact protocol. Only what pages use is understood; a header with a list or a map in it
-is reported as `STRANGE_HEADER`, and the column chunk is then left to another reader."""
+Headers are structs of Thrift's compact protocol. Only what pages use is supported. A header with a list or a map is
+reported as `STRANGE_HEADER`, and another reader then reads the column chunk."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from tsql.kernels.runtime.parquet.bits import bytes_until, pointer, put, word
 
 KIND, START, STORED_BYTES, BYTES, CHECKSUM, VALUES, ENCODING, LEVELS, REPEATS, PACKED_VALUES = range(10)
 PAGE_WORDS = 10
-"""The words of a page: its kind, where its bytes start in the chunk, their number as stored and in plain form, the
-checksum (`NO_CHECKSUM` where there is none), the number of values and their encoding. LEVELS and REPEATS are the
-encodings of the levels, or their bytes in a page of version 2; PACKED_VALUES says whether such a page's values are
-compressed."""
+"""The words of a page: its kind; the start of its bytes in the chunk; their number as stored and uncompressed; the
+checksum (`NO_CHECKSUM` if there is none); the number of values and their encoding. LEVELS and REPEATS are the encodings
+of the levels, or their bytes in a page of version 2. PACKED_VALUES says whether such a page's values are compressed."""
 
 NO_CHECKSUM = 1 << 40
 LATE_DICTIONARY = 4
@@ -21,9 +20,8 @@ LATE_DICTIONARY = 4
 
 COUNT, TOTAL_VALUES, LARGEST, KINDS, ENCODINGS, LEVEL_ENCODINGS, CHECKSUMS = range(7)
 SUMMARY_WORDS = 7
-"""What `scan_pages` tells of all pages: their number or what is wrong, the values in data pages, the bytes of the
-largest page, and sets (a bit for each number) of their kinds, of the encodings of values and of levels in data pages;
-whether any has a checksum."""
+"""What `scan_pages` reports of all pages: their number or an error; the values in data pages; the bytes of the largest
+page; bit sets of their kinds and of the encodings of values and of levels in data pages; whether any has a checksum."""
 
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)
 
@@ -32,7 +30,7 @@ BROKEN_HEADER, STRANGE_HEADER, TOO_MANY_PAGES = -1, -2, -3
 _HERE, _LIMIT = 0, 1
 _CURSOR_WORDS = 2
 _FIELDS = 16
-"""A header is read into tables of so many words: its own fields, those of the structs 5, 7 and 8 in it, and of other
+"""A header is read into tables of this many words: its own fields, those of its structs 5, 7 and 8, and of other
 structs."""
 
 SCRATCH_WORDS = _CURSOR_WORDS + 6 * _FIELDS
@@ -46,7 +44,7 @@ def _signed(number: Val) -> Val:
 
 @routine("parquet_varint", ("ptr",), "i64")
 def varint(k: Kernel, cursor: Val) -> None:
-    """The unsigned number at the cursor, which moves behind it; what is cut or too long moves it behind its end."""
+    """The unsigned number at the cursor, which moves past it. A truncated or too long number moves it past the end."""
     at, value, shift, more = k.var(pointer(k, cursor, _HERE)), k.var(k.i64(0)), k.var(k.i64(0)), k.var(k.true)
     end = pointer(k, cursor, _LIMIT)
     with k.forever() as loop:
@@ -65,8 +63,8 @@ def varint(k: Kernel, cursor: Val) -> None:
 
 @routine("parquet_struct", ("ptr", "ptr", "i64"), "i64")
 def read_struct(k: Kernel, cursor: Val, table: Val, depth: Val) -> None:
-    """Read the struct at the cursor, its numbers and truths by field id into a table: the status. At depth 0 the tables
-    of the structs in it follow."""
+    """Read the struct at the cursor: numbers and booleans go into a table by field id. Returns the status. At depth 0
+    the tables of nested structs follow."""
     with k.when(depth > _MAX_DEPTH):
         k.ret(k.i64(BROKEN_HEADER))
     end, number = pointer(k, cursor, _LIMIT), k.var(k.i64(0))
@@ -100,7 +98,7 @@ def read_struct(k: Kernel, cursor: Val, table: Val, depth: Val) -> None:
                 k.i64(1),
                 k.select(number.value == 7, k.i64(2), k.select(number.value == 8, k.i64(3), k.i64(4))),
             )
-            # What the structs of a header hold in turn (statistics) goes into a table that nobody looks at.
+            # Deeper nested structs (statistics) go into a table that is never read.
             inner_table = k.select(depth == 0, table + place * (8 * _FIELDS), k.element("i64", cursor, _CURSOR_WORDS))
             inner = read_struct(k, cursor, inner_table, depth + 1)
             with k.when(inner != 0):
@@ -117,8 +115,8 @@ def read_struct(k: Kernel, cursor: Val, table: Val, depth: Val) -> None:
 def scan_pages(
     k: Kernel, chunk: Val, size: Val, values: Val, pages: Val, limit: Val, scratch: Val, summary: Val
 ) -> None:
-    """List the pages of a chunk of `size` bytes up to its `values`-th value: their number, at most `limit`, or what is
-    wrong."""
+    """List the pages of a chunk of `size` bytes up to its `values`-th value: their number, at most `limit`, or an
+    error."""
     table = k.element("i64", scratch, _CURSOR_WORDS + _FIELDS)
     end = chunk + size
     k.call("memset", summary, 0, SUMMARY_WORDS * 8)

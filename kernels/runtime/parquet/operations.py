@@ -1,6 +1,6 @@
-"""The kernel of the Parquet decoder: `main(record, other, operation)`, which `backends/io/parquet/pages.py` calls.
+"""The kernel of the Parquet decoder: `main(record, other, operation)`, called by `backends/io/parquet/pages.py`.
 
-In: records of words in host memory. Out: what an operation says of itself, in the first word of `other`.
+In: records of words in host memory. Out: the result of an operation, in the first word of `other`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SCAN, DECODE, DECOMPRESS, STRINGS, NOT_ASCII, PICK, FETCH, KEEP = range(8)
 
 
 def _scan(k: Kernel, record: Val, out: Val) -> Val:
-    """(chunk, its bytes, its values, pages, most pages, scratch) and a summary at `out`: the number of pages, or what
-    is wrong."""
+    """(chunk, its bytes, its values, pages, most pages, scratch) and a summary at `out`: the number of pages, or an
+    error."""
     return headers.scan_pages(
         k,
         pointer(k, record, 0),
@@ -38,7 +38,7 @@ def _scan(k: Kernel, record: Val, out: Val) -> Val:
 
 
 def _by_each(k: Kernel, record: Val, out: Val, read: Callable[[Kernel, Val], Val]) -> Val:
-    """The addresses of readers and, at `out`, their number: each reads its rows and has its own STATUS."""
+    """The addresses of readers and, at `out`, their number. Each reads its rows and has its own STATUS."""
     count = word(k, out, 0)
     with k.range(count) as number:
         reader = k.load("ptr", record, number)

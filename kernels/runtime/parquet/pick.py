@@ -1,9 +1,9 @@
-"""Some rows of a Parquet column chunk, in the kernel language: those that a filter or a join has left, decoded without
-the others.
+"""Selected rows of a Parquet column chunk, in the kernel language: only the rows that a filter or join left are
+decoded.
 
-`pick` is to `decode` what SELECTION is to all ROWS. Pages without a wanted row are not even decompressed. In a page of
-numbers or codes without NULLs each wanted value is found by its place; in any other page blocks without a wanted row
-are passed over, and the others are decoded as a whole and picked from."""
+`pick` is `decode` for the rows of SELECTION instead of all ROWS. Pages without a wanted row are not even decompressed.
+In a page of numbers or codes without NULLs, each wanted value is found by its place. In other pages blocks without a
+wanted row are skipped, and other blocks are decoded whole and picked from."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ from tsql.kernels.runtime.parquet.strings import ADDRESS, USED, copy, dictionary
 from tsql.kernels.runtime.parquet.values import BITS, CODES, FORMS, LONG_WORDS, TEXT, WORDS, spread
 
 PLACED = (WORDS, LONG_WORDS, CODES)
-"""The forms whose values are found by their place."""
+"""The forms whose values are found by place."""
 
 
 def _wanted(k: Kernel, reader: Val, number: Val) -> Val:
-    """A row number of the selection; behind the last one it is greater than all rows."""
+    """A row number of the selection. The one after the last is greater than all rows."""
     return k.load("i32", pointer(k, reader, SELECTION), number).to("i64")
 
 
 @routine("parquet_pick", ("ptr",), "i64")
 def pick(k: Kernel, reader: Val) -> None:
-    """Go through ROWS rows and decode those of the selection, one behind the other: the status."""
+    """Go through ROWS rows and decode those of the selection, one after the other: the status."""
     rows, selected, form = word(k, reader, ROWS), word(k, reader, SELECTED), word(k, reader, FORM)
     begin_column(k, reader, selected)
     with k.forever() as loop:
@@ -87,7 +87,7 @@ def pick(k: Kernel, reader: Val) -> None:
 
 @routine("parquet_skip_pages", ("ptr",), None)
 def skip_pages(k: Kernel, reader: Val) -> None:
-    """Pass over the pages before the one with the next wanted row; a page that goes on behind the last of the ROWS is
+    """Skip the pages before the one with the next wanted row. A page that extends past the last of the ROWS is
     opened."""
     until = k.min(_wanted(k, reader, word(k, reader, TAKEN)), word(k, reader, ROWS))
     with k.forever() as loop:
@@ -107,7 +107,7 @@ def _pick_placed(k: Kernel, form: int, reader: Val, first: Val, rows: Val) -> Va
 
     @routine(f"parquet_pick_{FORMS[form].stored}", ("ptr", "i64", "i64"), "i64")
     def body(k: Kernel, reader: Val, first: Val, rows: Val) -> None:
-        """The wanted ones of so many rows of a page without NULLs: the status."""
+        """Pick the wanted rows among `rows` rows of a page without NULLs: the status."""
         stream, out, end = part(k, reader, VALUE_STREAM), pointer(k, reader, OUT), first + rows
         selection, taken = pointer(k, reader, SELECTION), k.var(word(k, reader, TAKEN))
         with k.when(word(k, reader, ENCODED) == 0):
@@ -172,7 +172,7 @@ def _pick_placed(k: Kernel, form: int, reader: Val, first: Val, rows: Val) -> Va
 
 @routine("parquet_pick_block", ("ptr", "i64", "i64"), "i64")
 def _pick_block(k: Kernel, reader: Val, first: Val, rows: Val) -> None:
-    """The wanted ones of at most BLOCK rows: the status."""
+    """Pick the wanted rows among at most BLOCK rows: the status."""
     bitmap, values = pointer(k, reader, WORK) + PICKED_BITS_AT, k.var(rows)
     nullable = word(k, reader, VALIDITY) != 0
     with k.when(nullable):
@@ -187,7 +187,7 @@ def _pick_block(k: Kernel, reader: Val, first: Val, rows: Val) -> None:
         with k.when(word(k, reader, ENCODED) != 0):
             k.ret(_pick_dictionary(k, reader, first, rows, values.value))
         k.ret(_pick_text(k, reader, first, rows))
-    # The block is decoded as a whole, beside its place.
+    # The block is decoded whole, outside the output.
     out, validity, some = word(k, reader, OUT), word(k, reader, VALIDITY), pointer(k, reader, WORK) + PICKED_AT
     with k.when(form == BITS):
         k.call("memset", some, 0, BLOCK // 8 + BITMAP_PADDING)
@@ -214,7 +214,7 @@ def _pick_block(k: Kernel, reader: Val, first: Val, rows: Val) -> None:
 
 
 class _each_wanted:
-    """The wanted rows of a block: (their places in the output, their numbers in the block). TAKEN moves on."""
+    """The wanted rows of a block: (their places in the output, their numbers in the block). TAKEN advances."""
 
     def __init__(self, k: Kernel, reader: Val, first: Val, rows: Val):
         self.k, self.reader, self.first, self.end = k, reader, first, first + rows
@@ -240,7 +240,7 @@ def _set_bit(k: Kernel, bitmap: Val, at: Val) -> None:
 
 
 def _place_validity(k: Kernel, reader: Val, bitmap: Val, row: Val, place: Val) -> None:
-    """Say of a row of the output whether it is NULL, as the bit of its row in the block does."""
+    """Copy the validity bit of a row in the block to its row in the output."""
     with k.when(k.load_bit(bitmap, row)):
         _set_bit(k, pointer(k, reader, VALIDITY), place)
     with k.otherwise():
@@ -249,7 +249,8 @@ def _place_validity(k: Kernel, reader: Val, bitmap: Val, row: Val, place: Val) -
 
 @routine("parquet_pick_dictionary", ("ptr", "i64", "i64", "i64"), "i64")
 def _pick_dictionary(k: Kernel, reader: Val, first: Val, rows: Val, values: Val) -> None:
-    """Strings of a dictionary: the status. All indices of the block are read, and the strings of the wanted ones."""
+    """Strings of a dictionary: the status. All indices of the block are read, but only the strings of the wanted
+    ones."""
     work, dictionary = pointer(k, reader, WORK), pointer(k, reader, DICTIONARY)
     indices, chosen, bitmap = work + INDICES_AT, work + VALUES_AT, work + PICKED_BITS_AT
     nullable, of_row, start = word(k, reader, VALIDITY) != 0, k.var(indices), word(k, reader, TAKEN)
@@ -290,7 +291,7 @@ def _pick_dictionary(k: Kernel, reader: Val, first: Val, rows: Val, values: Val)
 
 @routine("parquet_pick_text", ("ptr", "i64", "i64"), "i64")
 def _pick_text(k: Kernel, reader: Val, first: Val, rows: Val) -> None:
-    """Plain strings: the status. Their lengths are walked over, the bytes of the wanted ones copied."""
+    """Plain strings: the status. All lengths are read; only the bytes of wanted strings are copied."""
     stream, text, bitmap = (
         part(k, reader, VALUE_STREAM),
         part(k, reader, TEXT_RECORD),
@@ -327,7 +328,7 @@ def _pick_text(k: Kernel, reader: Val, first: Val, rows: Val) -> None:
 
 @routine("parquet_skip_values", ("ptr", "i64"), "i64")
 def _skip_values(k: Kernel, reader: Val, values: Val) -> None:
-    """Pass over so many values of the open page: the status."""
+    """Skip `values` values of the open page: the status."""
     stream, form, left = part(k, reader, VALUE_STREAM), word(k, reader, FORM), k.var(values)
     with k.when((word(k, reader, ENCODED) != 0) | (form == BITS)):
         with k.forever() as loop:

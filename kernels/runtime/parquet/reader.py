@@ -1,8 +1,7 @@
-"""The reader of one Parquet column chunk in the kernel language: opens page after page and decodes so many rows of
-them.
+"""The reader of one Parquet column chunk in the kernel language: opens page after page and decodes the requested rows.
 
-A `READER` record holds all that is between two calls of the kernel (`parquet_operations`), so that a chunk is decoded
-batch by batch. Its STREAMs are those of `parquet_bits`, its pages those that `parquet_headers` lists."""
+A `READER` record holds all state between two calls of the kernel (`operations.py`), so a chunk is decoded batch by
+batch. Its STREAMs are those of `bits.py`, its pages those that `headers.py` lists."""
 
 from __future__ import annotations
 
@@ -43,30 +42,31 @@ STRINGS_RECORD, HEADERS, SUMMARY = OWN_WORDS + 17, OWN_WORDS + 17 + TEXT_WORDS, 
 READER_WORDS = OWN_WORDS + 19 + TEXT_WORDS
 """The words of a reader.
 
-STATUS is 0 or what is wrong. ROWS are wanted and FILLED are there. OUT takes the values (offsets of strings: one more
-than rows), VALIDITY a bitmap, or is 0 for a column that has no levels. PAGE numbers the page to open next; READY is one
+STATUS is 0 or an error. ROWS are wanted and FILLED are done. OUT receives the values (offsets of strings: one more than
+rows), VALIDITY a bitmap, or is 0 for a column without levels. PAGE is the number of the page to open next; READY is one
 more than the number of the page that the host has put into SCRATCH. DICTIONARY holds values as they are delivered, or
-the offsets into DICTIONARY_TEXT. LEFT rows are left in the open page. ENCODED is 1 where its values are indices. Where
-only some rows are wanted (`parquet_pick`), SELECTION are SELECTED row numbers as i32 in their order, from the first of
-the ROWS on, and a number behind them that is greater than all; TAKEN of them are done. A reader that opens its chunk
-itself (`parquet_fetch`) has more words, from OWN_WORDS on.
+the offsets into DICTIONARY_TEXT. LEFT rows remain in the open page. ENCODED is 1 if its values are indices. If only
+some rows are wanted (`pick.py`), SELECTION holds SELECTED row numbers as i32 in order, relative to the first of the
+ROWS, then a number greater than all; TAKEN of them are done. A reader that opens its chunk itself (`fetch.py`) has more
+words, from OWN_WORDS on.
 
-DICTIONARY, DICTIONARY_TEXT and DICTIONARY_VALUES stand together as the record of a dictionary that pipelines read."""
+DICTIONARY, DICTIONARY_TEXT and DICTIONARY_VALUES are adjacent: together they are the dictionary record that pipelines
+read."""
 
 PLAIN_PAGES, SNAPPY_PAGES, HOST_PAGES = range(3)
-"""CODEC: pages are read where they are, decompressed here, or decompressed by the host."""
+"""CODEC: pages are read in place, decompressed here, or decompressed by the host."""
 
 PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8
 
 BITMAP_PADDING = 16
-"""Bytes that a bitmap has behind the byte of its last row."""
+"""Bytes of a bitmap after the byte of its last row."""
 
 INDICES_AT, VALUES_AT, BITS_AT = 64, 64 + 4 * (BLOCK + 16), 64 + 12 * (BLOCK + 16)
 PICKED_AT = BITS_AT + BLOCK // 8 + 64
 PICKED_BITS_AT = PICKED_AT + 8 * (BLOCK + 16)
 WORK_BYTES = PICKED_BITS_AT + BLOCK // 8 + 64
-"""WORK has room for the indices of a block, its values and its bits, with some space around each; then for the values
-and the bits of a block of which only some rows are wanted."""
+"""WORK has room for the indices, values and bits of a block, with some space around each; then for the values and bits
+of a block of which only some rows are wanted."""
 
 
 def part(k: Kernel, record: Val, number: int) -> Val:
@@ -89,7 +89,7 @@ def open_page(k: Kernel, reader: Val) -> None:
     put(k, reader, PAGE, number + 1)
     second = word(k, page, headers.KIND) == headers.DATA_PAGE_V2
     stored, plain = word(k, page, headers.STORED_BYTES), word(k, page, headers.BYTES)
-    # In version 2 the levels stand before the values and are never compressed.
+    # In version 2 the levels precede the values and are never compressed.
     repeats, levels = (
         k.select(second, word(k, page, number), k.i64(0)) for number in (headers.REPEATS, headers.LEVELS)
     )
@@ -132,7 +132,7 @@ def open_page(k: Kernel, reader: Val) -> None:
 
 @routine("parquet_sized", ("ptr", "ptr", "ptr"), "i64")
 def _sized(k: Kernel, data: Val, end: Val, stream: Val) -> None:
-    """A stream with its size in four bytes before it: the status."""
+    """A stream that is preceded by its size in four bytes: the status."""
     left = bytes_until(data, end) - 4
     with k.when(left < 0):
         k.ret(k.i64(CUT))
@@ -157,7 +157,7 @@ def open_values(k: Kernel, reader: Val, data: Val, end: Val, encoding: Val, valu
     with k.when(encoded):
         with k.when(word(k, reader, DICTIONARY) == 0):
             k.ret(k.i64(NO_DICTIONARY))
-        # A page of NULLs alone may have no byte at all, not even the one with the width.
+        # A page of only NULLs may have no bytes at all, not even the width.
         with k.when(bytes_until(data, end) > 0):
             width = k.load("i8", data).uto("i64")
             put(k, stream, bits.WIDTH, width)
@@ -177,7 +177,7 @@ def open_values(k: Kernel, reader: Val, data: Val, end: Val, encoding: Val, valu
 
 
 def begin_column(k: Kernel, reader: Val, rows: Val) -> None:
-    """Clear what a column of so many rows has beside its values, before the first of them."""
+    """Clear what a column of `rows` rows has besides its values."""
     with k.when(word(k, reader, FILLED) == 0):
         bitmap_bytes = rows.ushr(3) + BITMAP_PADDING
         with k.when(word(k, reader, VALIDITY) != 0):

@@ -1,7 +1,7 @@
-"""Snappy in the kernel language: one compressed block into a buffer of the size that the page header tells.
+"""Snappy in the kernel language: decompresses one block into a buffer whose size the page header gives.
 
-Every length and distance is checked against what is left of the input, what is left of the output, and what has been
-written. Short pieces are copied sixteen bytes at a time; both buffers have `PADDING` bytes behind their end for that.
+Every length and distance is checked against the remaining input, the remaining output, and the bytes written. Short
+pieces are copied sixteen bytes at a time; both buffers have `PADDING` bytes after their end for that.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from tsql.kernels.runtime.parquet.bits import WRONG_CODE, WRONG_SIZE, bytes_unti
 
 
 def _copy_few(k: Kernel, target: Val, distance: Val, size: Val) -> None:
-    """Repeat four to eight bytes from at least as many bytes before; writes eight. Numbers with zeros at their end are
-    such copies of the number before: bytes that were just written in one piece are read from it, and none that were
-    written after, because a load that needs two stores waits until both have reached the cache."""
+    """Repeat four to eight bytes from at least as many bytes before; writes eight. Numbers that end in zeros are such
+    copies of the previous number. The bytes are read from a single earlier store, because a load that needs two stores
+    waits until both have reached the cache."""
     source = k.offset(target, -distance)
     low, high = k.load("i32", source).uto("i64"), k.load("i32", k.offset(source, size - 4)).uto("i64")
     k.store(target, low | (high << ((size - 4) << 3)))
@@ -81,11 +81,10 @@ def decompress(k: Kernel, source: Val, source_bytes: Val, target: Val, target_by
     with k.forever() as loop:
         here, place = at.value, out.value
         loop.stop_if(here.bits_as("i64") >= end.bits_as("i64"))
-        # The tag and the bytes behind it; the buffer is padded, and what lies behind the end is checked before it is
-        # used.
+        # The tag and the bytes after it. The buffer is padded, and bytes past the end are checked before they are used.
         tags = k.load("i64", here)
-        # Mostly up to four new bytes are followed by a copy, and both tags are in the one word. How far it is to the
-        # next pair decides the speed of it all, so that is computed in as few steps as can be.
+        # Usually up to four new bytes are followed by a copy, and both tags are in this word. The distance to the next
+        # pair is the critical path, so it is computed in as few steps as possible.
         behind = tags.ushr(((tags & 0x0C) << 1) + 16)
         kind = behind & 3
         roomy = (here.bits_as("i64") <= last_pair) & (place.bits_as("i64") <= last_place)

@@ -1,7 +1,6 @@
-"""Strings of Parquet pages in the kernel language: plain values and dictionary look-up into offsets and bytes, as Arrow
-has them.
+"""Strings of Parquet pages in the kernel language: plain values and dictionary look-up, to Arrow's offsets and bytes.
 
-The bytes grow in memory of the C library, whose address and size stand in a `TEXT` record; the host takes it over.
+The bytes grow in memory of the C library. Its address and size are in a `TEXT` record; the host takes it over.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MAX_OFFSET = (1 << 31) - 1
 
 @routine("parquet_text_room", ("ptr", "i64"), "i64")
 def text_room(k: Kernel, text: Val, more: Val) -> None:
-    """Make room for so many bytes more, and for padding: the status."""
+    """Make room for this many more bytes, and padding: the status."""
     wanted = word(k, text, USED) + more
     with k.when(wanted > MAX_OFFSET):
         k.ret(k.i64(TOO_LONG))
@@ -42,7 +41,7 @@ def text_room(k: Kernel, text: Val, more: Val) -> None:
 
 @routine("parquet_not_ascii", ("ptr", "i64"), "i64")
 def not_ascii(k: Kernel, text: Val, size: Val) -> None:
-    """Whether a byte of a text has its highest bit set; text without such bytes is valid UTF-8 however it is cut."""
+    """Whether a text has a byte with its highest bit set. Text without such bytes is valid UTF-8 however it is cut."""
     whole, seen = size & ~7, k.var(k.i64(0))
     with k.range(whole.ushr(3)) as i:
         seen.set(seen.value | k.load("i64", text, i))
@@ -53,7 +52,7 @@ def not_ascii(k: Kernel, text: Val, size: Val) -> None:
 
 @routine("parquet_copy", ("ptr", "ptr", "i64"), None)
 def copy(k: Kernel, target: Val, source: Val, size: Val) -> None:
-    """Copy a string; a short one in two words of 16 bytes, both sides being padded."""
+    """Copy a string; a short one as two 16-byte words, since both sides are padded."""
     with k.when(size <= 32):
         first, second = k.load("i128", source, 0), k.load("i128", source, 1)
         k.store(target, first, 0)
@@ -63,7 +62,8 @@ def copy(k: Kernel, target: Val, source: Val, size: Val) -> None:
 
 
 def next_text(k: Kernel, at: Val, end: Val) -> Val:
-    """The size of the string at an address; returns the status from the routine if it does not lie before the end."""
+    """The size of the string at an address. Returns the status from the routine if the string does not end before
+    `end`."""
     left = bytes_until(at, end) - 4
     with k.when(left < 0):
         k.ret(k.i64(CUT))
@@ -78,7 +78,7 @@ def plain_text(
     k: Kernel, stream: Val, text: Val, values: Val, rows: Val, offsets: Val, bitmap: Val, start: Val
 ) -> None:
     """The next `values` strings, each a length and its bytes, as `rows` rows; a row whose bit is not set has none.
-    `offsets` has one more entry than rows: the first is there already. A stream is its address and its end. The
+    `offsets` has one more entry than rows; the first is already there. A stream is its address and its end. The
     status."""
     at, end, total = k.var(pointer(k, stream, 0)), pointer(k, stream, 1), k.var(k.i64(0))
     with k.range(values):

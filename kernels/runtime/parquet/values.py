@@ -1,7 +1,7 @@
-"""Values of fixed width in Parquet pages, in the kernel language: dictionary look-up, plain values, and room for NULLs.
+"""Fixed-width values in Parquet pages, in the kernel language: dictionary look-up, plain values, and gaps for NULLs.
 
-A `Form` says how a value is stored and how it is delivered. Values are decoded without gaps; `spread` moves them to the
-rows that are not NULL."""
+A `Form` says how a value is stored and delivered. Values are decoded without gaps; `spread` moves them to the rows that
+are not NULL."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ FORMS = (
     Form("bits", "bits"),
     Form("bytes", "offsets"),
 )
-"""The number of a form is its place here. Floats are i32 and i64: their bits are all that counts. What is to be
-narrower or wider than it is stored is converted by the host: few files have such columns, and each form is code that
-every process has to load."""
+"""The number of a form is its index here. Floats are i32 and i64: only their bits matter. The host converts columns
+that are stored narrower or wider than wanted: few files have them, and every process must load the code of each
+form."""
 
 WORDS, LONG_WORDS, BIG, CODES, BITS, TEXT = range(len(FORMS))
 
 
 def gather(k: Kernel, machine: str, dictionary: Val, indices: Val, count: Val, target: Val) -> None:
-    """target[i] = dictionary[indices[i]]; the indices have been checked."""
+    """target[i] = dictionary[indices[i]]; the indices were checked before."""
 
     @routine(f"parquet_gather_{machine}", ("ptr", "ptr", "i64", "ptr"), None)
     def body(k: Kernel, dictionary: Val, indices: Val, count: Val, target: Val) -> None:
@@ -46,8 +46,8 @@ def gather(k: Kernel, machine: str, dictionary: Val, indices: Val, count: Val, t
 
 
 def spread(k: Kernel, machine: str, values: Val, bitmap: Val, start: Val, count: Val, target: Val) -> None:
-    """The values in their rows: those whose bit is set, from bit `start` on. The others are 0. One value behind the
-    last is read."""
+    """Move values to the rows whose bit is set, from bit `start` on. The others become 0. One value after the last is
+    read."""
 
     @routine(f"parquet_spread_{machine}", ("ptr", "ptr", "i64", "i64", "ptr"), None)
     def body(k: Kernel, values: Val, bitmap: Val, start: Val, count: Val, target: Val) -> None:
@@ -63,7 +63,7 @@ def spread(k: Kernel, machine: str, values: Val, bitmap: Val, start: Val, count:
 
 @routine("parquet_big", ("i64", "ptr", "i64", "ptr"), None)
 def big_numbers(k: Kernel, width: Val, source: Val, count: Val, target: Val) -> None:
-    """Big-endian numbers of `width` bytes as i64; up to 7 bytes behind the last are read."""
+    """Big-endian numbers of `width` bytes as i64; up to 7 bytes after the last are read."""
     unused = 64 - (width << 3)
     with k.range(count) as i:
         k.store(target, k.unary("bswap", k.load("i64", source + i * width)) >> unused, i)
@@ -71,7 +71,7 @@ def big_numbers(k: Kernel, width: Val, source: Val, count: Val, target: Val) -> 
 
 @routine("parquet_spread_bits", ("ptr", "ptr", "i64", "i64", "ptr"), None)
 def spread_bits(k: Kernel, bits: Val, bitmap: Val, start: Val, count: Val, target: Val) -> None:
-    """Booleans in their rows, as `spread` does it; `target` is a bitmap of zeros with the same start."""
+    """Move booleans to their rows, as `spread` does; `target` is a zeroed bitmap with the same start."""
     taken = k.var(k.i64(0))
     with k.range(count) as i:
         at = start + i

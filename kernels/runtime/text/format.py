@@ -122,8 +122,8 @@ def put_huge(k: Kernel, p: Val, value: Val) -> None:
 
 @routine("put_decimal", ("ptr", "i64", "i64", "i64", "i1"), "ptr")
 def put_decimal(k: Kernel, p: Val, value: Val, power: Val, scale: Val, lead: Val) -> None:
-    """A decimal with `scale` > 0 digits behind the point; power is 10^scale; `lead` tells whether a zero stands before
-    the point (DuckDB writes none where the type has no digit there)."""
+    """A decimal with `scale` > 0 digits after the point; power is 10^scale. `lead`: whether a zero precedes the point
+    (DuckDB writes none if the type has no digit there)."""
     _decimal(k, (p, value, power, scale, lead), put_unsigned, put_padded)
 
 
@@ -228,8 +228,8 @@ def put_timestamp(k: Kernel, p: Val, micros: Val, zoned: Val) -> None:
 
 @routine("put_count", ("ptr", "ptr", "i64", "i64", "i64"), "ptr")
 def put_count(k: Kernel, start: Val, p: Val, count: Val, name: Val, size: Val) -> None:
-    """A part of an interval: count, blank, name (its bytes as a number), and an s unless the count is 1 or -1; parts
-    are set apart by a blank."""
+    """A part of an interval: count, blank, name (its bytes as a number), and an s unless the count is 1 or -1. Parts
+    are separated by a blank."""
     with k.when(count == 0):
         k.ret(p)
     at = k.var(p)

@@ -1,8 +1,8 @@
-"""Floats to text: the shortest digits that read back to the same number, laid out as DuckDB (and Python) lay them out.
+"""Floats to text: the shortest digits that read back to the same number, formatted as in DuckDB (and Python).
 
-C's printf gives the nearest decimal of so many digits and strtod tells whether it reads back. Fifteen digits (six for
-FLOAT) always do where fewer would, once the zeros at their end are gone; so at most three lengths are tried, except for
-subnormal numbers, which have fewer digits to begin with.
+C's printf gives the nearest decimal with a number of digits, and strtod tells whether it reads back. If fewer than
+fifteen digits (six for FLOAT) suffice, fifteen do too, after their trailing zeros are dropped. So at most three lengths
+are tried, except for subnormal numbers, which have fewer digits.
 
 A FLOAT whose shortest digits are a tie, either halfway to its neighbour or halfway between two numbers of as many
 digits, is written as the DOUBLE of the same value: DuckDB does not decide such ties for FLOAT.
@@ -26,8 +26,8 @@ def float_reads_back(k: Kernel, text: Val, value: Val, single: Val) -> None:
 
 @routine("float_next_digit", ("ptr", "i64"), None)
 def float_next_digit(k: Kernel, text: Val, digits: Val) -> None:
-    """Add one to the last digit of d.ddde±xx. Carries stop before the point, which is enough for numbers that need
-    it."""
+    """Add one to the last digit of d.ddde±xx. Carries stop before the point, which suffices for the numbers that need
+    this."""
     at = k.var(digits)
     with k.forever() as loop:
         i = at.value
@@ -49,7 +49,7 @@ def float_is_between(k: Kernel, text: Val, value: Val) -> None:
 
 @routine("float_is_halfway", ("ptr", "i64", "f64", "ptr"), "i1")
 def float_is_halfway(k: Kernel, text: Val, digits: Val, value: Val, form: Val) -> None:
-    """Whether a FLOAT is halfway between two numbers of so many digits; leaves the text as it was."""
+    """Whether a FLOAT is halfway between two numbers with this many digits; leaves the text as it was."""
     k.call("snprintf", text, 48, form, digits.to("i32"), value)
     halfway = (k.load("i8", text + (digits + 1)) == 53) & (k.call("strtod", text, k.null) == value)
     k.call("snprintf", text, 48, form, (digits - 1).to("i32"), value)
@@ -58,7 +58,7 @@ def float_is_halfway(k: Kernel, text: Val, digits: Val, value: Val, form: Val) -
 
 @routine("put_scientific", ("ptr", "f64", "i1"), "i64")
 def put_scientific(k: Kernel, p: Val, value: Val, single: Val) -> None:
-    """The shortest d.ddde±xx of a positive number; returns how many digits it has.
+    """The shortest d.ddde±xx of a positive number; returns its number of digits.
 
     A power of two has a closer neighbour below than above: there the shortest number that reads back may be the one
     above the nearest.

@@ -8,8 +8,8 @@ from tsql.kernels.codegen.lang import Kernel, Val, routine
 
 @routine("glob_bracket", ("ptr", "i64", "i64", "i8"), "i64")
 def glob_bracket(k: Kernel, pattern: Val, m: Val, start: Val, byte: Val) -> None:
-    """Where the pattern goes on after the brackets that open just before `start`, or -1 if `byte` is not among what
-    they allow. Brackets that never close allow nothing; a `]` that comes first stands for itself."""
+    """Where the pattern continues after the brackets that open just before `start`, or -1 if they do not allow `byte`.
+    Brackets that never close allow nothing; a `]` that comes first stands for itself."""
     inverted = k.var(k.false)
     place = k.var(start)
     with k.when(start < m):
@@ -69,7 +69,7 @@ def glob_match(k: Kernel, p: Val, n: Val, pattern: Val, m: Val) -> None:
 
 
 def _step(k: Kernel, pattern: Val, m: Val, place: Val, wanted: Val, byte: Val) -> Val:
-    """Where the pattern goes on if `byte` matches what stands at `place`, else -1."""
+    """Where the pattern continues if `byte` matches the element at `place`, else -1."""
     result = k.var(k.select((wanted == byte) | (wanted == ord("?")), place + 1, k.i64(-1)))
     with k.when(wanted == ord("[")):
         result.set(glob_bracket(k, pattern, m, place + 1, byte))

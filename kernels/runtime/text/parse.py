@@ -144,8 +144,8 @@ def parse_number(k: Kernel, p: Val, n: Val, scale: Val, limit: Val, based: Val, 
 
 @routine("digits_up_to", ("ptr", "i64", "i64", "i64", "i1", "ptr"), "i1")
 def digits_up_to(k: Kernel, p: Val, n: Val, start: Val, cut: Val, minus: Val, out: Val) -> None:
-    """The first `cut` of the digits from `start` on (and zeros behind them) as a number with its sign, rounded by the
-    digit behind them; false if it is too large. However long a number is, none of its digits is lost."""
+    """The first `cut` of the digits from `start` on (padded with zeros) as a signed number, rounded by the next digit;
+    false if it is too large. No digit is lost, however long the number is."""
     at, place, value, up = k.var(start), k.var(k.i64(0)), k.var(k.i128(0)), k.var(k.false)
     room = k.i128((LARGEST - 9) // 10)
     with k.forever() as loop:
