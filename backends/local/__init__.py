@@ -89,7 +89,7 @@ class LocalBackend(Backend):
         recorder = execution.recorder = Recorder() if watched else None
         recorded: Recording | None = None
         start = time.perf_counter()
-        # # Imported here, since the live operators are built on this package.
+        # Imported here, since the live operators are built on this package.
         from tsql.backends.live.bounded import batches_by_time, scans_of
 
         try:

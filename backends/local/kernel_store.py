@@ -31,11 +31,11 @@ class KernelStore:
         return found[1] if found is not None and found[0]() is plan else self._new(plan)
 
     def _new(self, plan: PhysicalPlan) -> Kernels:
-        # # The callback must not refer to the store, or the store would live until the next garbage collection.
+        # The callback must not refer to the store, or the store would live until the next garbage collection.
         store, key = weakref.ref(self), id(plan)
 
         def forget(_: weakref.ref[PhysicalPlan]) -> None:
-            # # The plan's memory is not reused yet, so no other plan can have its id.
+            # The plan's memory is not reused yet, so no other plan can have its id.
             mine = store()
             if mine is not None:
                 mine._kept.pop(key, None)

@@ -108,7 +108,7 @@ class JoinTable:
         at = shard if len(self.records) > 1 else 0
         if not self.cursors or self.cursors[at] is None:
             return ctypes.addressof(self.records[at])
-        # # Each worker remembers its own positions: words written by two cores would bounce between their caches.
+        # Each worker remembers its own positions: words written by two cores would bounce between their caches.
         word, words = self.cursors[at]
         own, words = copy(self.records[at]), words.copy()
         own[word] = words.ctypes.data

@@ -204,7 +204,7 @@ class BlockData(Dataset):
         self.shards = shards
         self.rows = table.rows
         parts = table.parts(columns, where, batch_rows)
-        # # Codes and plain strings differ in what "stable" means for the sink. The kernels of all layouts share its
+        # Codes and plain strings differ in what "stable" means for the sink. The kernels of all layouts share its
         # state.
         self.parts = [
             (ColumnarScan(sources, stable=len(parts) == 1), morsels, ctypes.c_int64(0)) for sources, morsels in parts
@@ -326,7 +326,7 @@ class SourceData(Dataset):
                 for start, rows, pieces in slices(arrays, batch.num_rows, self.batch_rows):
                     morsels.add_arrays(pieces, position + start, rows)
                 position += batch.num_rows
-                # # A batch of an in-memory table is a view of existing data.
+                # A batch of an in-memory table is a view of existing data.
                 bytes = 0 if getattr(self.source, "in_memory", False) else batch.nbytes
                 self.shared.reserve(bytes)
                 try:

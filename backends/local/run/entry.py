@@ -68,7 +68,7 @@ class BatchData(Dataset):
         position, last = 0, None
         for number, (order, batch) in enumerate(self.batches()):
             if order != last:
-                # # The position of the row in the whole input, which `first` and `last` compare, whichever task reads
+                # The position of the row in the whole input, which `first` and `last` compare, whichever task reads
                 # it.
                 position, last = order << 40, order
             yield self.part(batch, position, (order, number))

@@ -95,7 +95,7 @@ class Execution:
         """The result, batch by batch."""
         root = plan.root
         graph = self._lower(root, plan.shards)
-        # # The last gather only passes its input on, unless the rows come from elsewhere.
+        # The last gather only passes its input on, unless the rows come from elsewhere.
         gathers = isinstance(root, Gather) and id(root) not in self.inputs
         flow = self.flow(graph.root.inputs[0] if gathers else graph.root)
         if gathers and (self.dry or flow.replicated):

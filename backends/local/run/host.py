@@ -402,7 +402,7 @@ class Code:
 
     def run(self, context: Context, morsels: Morsels) -> None:
         """Run one worker over the morsels; raises what the kernel reports."""
-        # # Morsels are passed by their first byte, which keeps all of them alive: an array would be a new ctypes type
+        # Morsels are passed by their first byte, which keeps all of them alive: an array would be a new ctypes type
         # for each length.
         data = ctypes.c_char.from_buffer(morsels.data or bytearray(1))
         self.call(context.address, ctypes.addressof(data), morsels.count)

@@ -63,11 +63,11 @@ class KernelFinder:
             tuple([o.signature for o in flow.operators]),
         )
         if isinstance(step, Aggregate):
-            # # The width of sums depends on the number of rows: a later run of the plan may have more.
+            # The width of sums depends on the number of rows: a later run of the plan may have more.
             rest += (row_bound(flow.data.rows),)
         with self.kept.lock:
             last = self.kept.last.get((id(step), role))
-            # # Hashing the layouts of many columns takes longer than running a kernel over few rows.
+            # Hashing the layouts of many columns takes longer than running a kernel over few rows.
             if last is not None and last[0] is source.columns and last[1] == rest:
                 found = last[2]
             else:
@@ -88,7 +88,7 @@ class KernelFinder:
         with garbage.paused():
             code = Code(pipeline.emit(), self.interpret, level, self.run.check)
         if rows is None:
-            # # There may be many rows: batches that arrive after the better code is ready use it.
+            # There may be many rows: batches that arrive after the better code is ready use it.
             code.improve()
         self.kept.compile_ms += (time.perf_counter() - start) * 1000
         return pipeline, code

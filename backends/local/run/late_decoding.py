@@ -96,7 +96,7 @@ def _stages(head: list[tuple[Operator, frozenset[str]]], columns: tuple[str, ...
     projects: list[Operator] = []
     for (operator, needs), is_choice in zip(head, chooses, strict=True):
         if is_choice and (not stages or (not needs <= known and len(stages) < MOST_STAGES)):
-            # # The results of a projection are computed again for the rows that pass a stage.
+            # The results of a projection are computed again for the rows that pass a stage.
             stages.append(DecodingStage((), list(projects)))
         if isinstance(operator, Project):
             projects.append(operator)
@@ -221,7 +221,7 @@ class LateData(Dataset):
             reader.get(missing, selection)
             there += missing
             passed = chooser.choose(reader, count)
-            # # The next kernel counts these rows again.
+            # The next kernel counts these rows again.
             self.data.shared.pass_over(-passed)
             if passed == 0:
                 return 0

@@ -139,7 +139,7 @@ class Task:
         context = self.context
         for other in self.opened:
             if other is not context:
-                # # They share one state, which is freed with the returned context.
+                # They share one state, which is freed with the returned context.
                 other.owns_state, context.owns_state = False, context.owns_state or other.owns_state
                 context.add_taken(other.taken)
                 self.pipelines.states.close(other)
@@ -175,14 +175,14 @@ class Pipelines:
         bytes ends the run with `Full`."""
         ctypes.c_int64.from_address(self.shared.address + 24).value = 0
         start, before = time.perf_counter(), self.shared.rows_done
-        # # Handing a task to another thread costs more than processing a few thousand rows.
+        # Handing a task to another thread costs more than processing a few thousand rows.
         few = flow.data.rows is not None and flow.data.rows <= self.current.settings.small_rows
         read = read_late(self, step, role, flow, make)
         tasks = [
             Task(self, step, role, read, make, shard, take, expected, full_at) for shard in range(flow.data.shards)
         ]
         if flow.data.ready and not few:
-            # # Because of the GIL, parts are prepared here: workers that only call kernels do not wait for each other.
+            # Because of the GIL, parts are prepared here: workers that only call kernels do not wait for each other.
             for task in tasks:
                 task.prepare()
         results = parallel(lambda shard: tasks[shard].run(), len(tasks), 1 if few else self.threads, self.current)

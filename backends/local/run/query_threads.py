@@ -74,7 +74,7 @@ class QueryThread:
             active.pop(self, None)
             del request, items, answers
             if wanted != "next":
-                # # This was the last request of its query: the thread is free now.
+                # This was the last request of its query: the thread is free now.
                 if len(_idle) >= IDLE_THREADS:
                     return
                 _idle.append(self)
@@ -145,11 +145,11 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
                 yield value
             value = None
     finally:
-        # # An error refers to this frame. If the frame also referred to the error, everything its query held would live
+        # An error refers to this frame. If the frame also referred to the error, everything its query held would live
         # until the next garbage collection.
         value = None
         if forks.generation() == generation:
-            # # The thread closes the generator when its current work is done, and is then free again.
+            # The thread closes the generator when its current work is done, and is then free again.
             thread.requests.put(("close", items, answers))
             if not ended and not abandoned:
                 _wait_for_end(answers)
@@ -163,7 +163,7 @@ def released_all(make: Callable[[], Generator[Any, None, None]], run: Run) -> li
     try:
         kind, value = _answer(answers, run)
     except CancelledError:
-        # # The thread checks the flag after it has answered, so one of the two finds the answer.
+        # The thread checks the flag after it has answered, so one of the two finds the answer.
         answers.abandoned = True
         answers.forget()
         raise
@@ -171,7 +171,7 @@ def released_all(make: Callable[[], Generator[Any, None, None]], run: Run) -> li
         try:
             raise value
         finally:
-            # # As in `released`: the error refers to this frame.
+            # As in `released`: the error refers to this frame.
             value = None
     return value
 

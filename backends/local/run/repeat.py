@@ -230,7 +230,7 @@ class Recording:
             for work in self.work:
                 found = work(found)
         except BaseException as error:
-            # # The states are now undefined. After Ctrl-C a worker may still be using them, so they are freed with the
+            # The states are now undefined. After Ctrl-C a worker may still be using them, so they are freed with the
             # last reference.
             self.broken = True
             if isinstance(error, Exception):

@@ -58,7 +58,7 @@ class Rows:
         if (together and flow.data.shards > self.pipelines.threads) or (
             limit is None and (together or flow.data.shards == 1)
         ):
-            # # If it costs nothing, the rows up to a limit are the first ones.
+            # If it costs nothing, the rows up to a limit are the first ones.
             flow = self.pipelines.coalesced(flow)
         lists: list[list[AnyChunk]] = [[] for _ in range(flow.data.shards)]
         store = store or self.spill.store(f"{step.name} {role}".strip())

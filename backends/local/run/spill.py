@@ -113,7 +113,7 @@ def _nameless(folder: str) -> int:
         try:
             return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except (OSError, AttributeError):
-            # # Not every file system supports this.
+            # Not every file system supports this.
             descriptor, path = tempfile.mkstemp(prefix="tsql-", dir=folder)
             os.unlink(path)
             return descriptor

@@ -74,7 +74,7 @@ class States:
             for name, words in self.counters.items():
                 for word in words[counted.get(name, 0) :]:
                     word.value = 0  # the rows are read again
-            # # Tables for all rounds of a recursion are kept: the next attempt reads them too.
+            # Tables for all rounds of a recursion are kept: the next attempt reads them too.
             self.free_since(before)
             self.shared.go_on()
             if last:

@@ -49,7 +49,7 @@ class Pool:
     def _serve(self) -> None:
         while (task := self.tasks.get()) is not None:
             task()
-            # # A waiting thread must not keep the data of the last query alive.
+            # A waiting thread must not keep the data of the last query alive.
             del task
 
 
@@ -195,7 +195,7 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
                 try:
                     results[number] = work(number)
                 except BaseException as error:
-                    # # The user sees the first failure. It stops the other workers.
+                    # The user sees the first failure. It stops the other workers.
                     failures.append(error)
                     run.stop_workers()
 
@@ -210,11 +210,11 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
         _leave(pool)
     if failures:
         try:
-            # # A worker that fails inside a kernel stops the others before its error gets here, so theirs may come
+            # A worker that fails inside a kernel stops the others before its error gets here, so theirs may come
             # first.
             raise next((f for f in failures if not isinstance(f, CancelledError)), failures[0])
         finally:
-            # # An error refers to the frames that refer to this list: together they would live until the next garbage
+            # An error refers to the frames that refer to this list: together they would live until the next garbage
             # collection.
             failures.clear()
     return results

@@ -115,11 +115,11 @@ class EntrySorter:
                 merged = [(0, rows)]
             segments = merged
         elif len(segments) > 1:
-            # # Rows that arrive ordered by their numbers stay ordered in each group, if the segments are taken in that
+            # Rows that arrive ordered by their numbers stay ordered in each group, if the segments are taken in that
             # order.
             segments = in_input_order(orders, segments) or segments
         if sink.marks:
-            # # Entries that never find a match are placed after all groups.
+            # Entries that never find a match are placed after all groups.
             slots[:rows][slots[:rows] < 0] = size
         counts, placed = self._placed(sink, (orders, addresses, slots), segments, size + 1)
         kept, counts = rows - int(counts[size]), counts[:size]

@@ -206,7 +206,7 @@ def _word_order(word: np.ndarray, bits: int, workers: Workers = SERIAL) -> np.nd
     row_bits = (rows - 1).bit_length()
     if rows >= MANY_ROWS and bits <= FEW_BITS:
         return _radix_order(word, bits)
-    # # With the row number in its lowest bits each word is unique, so the sort need not be stable.
+    # With the row number in its lowest bits each word is unique, so the sort need not be stable.
     left = np.uint64(max(0, bits + row_bits - 64))
     packed = memory.empty(rows, np.uint64)
     pieces = workers.pieces(rows)
@@ -286,7 +286,7 @@ def _words(ranks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, int]]:
         bits = (high - low).bit_length()
         if not bits:
             continue
-        # # The difference wraps around if the type is too narrow, but is correct as an unsigned number.
+        # The difference wraps around if the type is too narrow, but is correct as an unsigned number.
         shifted = memory.empty(len(rank), np.uint64)
         np.copyto(shifted, rank, casting="unsafe")
         shifted -= np.uint64(low % 2**64)
@@ -386,7 +386,7 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
         compiler().routine(gather_module, rows=len(order))(plan.ctypes.data, None, end - start)
         return None
 
-    # # Neighbouring tasks are of the same array, so workers read the same memory at the same time.
+    # Neighbouring tasks are of the same array, so workers read the same memory at the same time.
     found = workers.run(take, len(arrays) * len(pieces))
     return [
         pa.Array.from_buffers(array.type, len(order), [None, pa.py_buffer(target)], 0)
@@ -424,7 +424,7 @@ def _ranks(array: pa.Array, key: SortKey, workers: Workers = SERIAL) -> list[np.
         result.append((~is_null if key.nulls_first else is_null).astype(np.int8))
     for part in _values(array, workers):
         ordered = ~part if key.descending else part
-        # # Values under NULLs are arbitrary: all NULLs must tie.
+        # Values under NULLs are arbitrary: all NULLs must tie.
         result.append(ordered if is_null is None else np.where(is_null, ordered.dtype.type(0), ordered))
     return result
 

@@ -28,7 +28,7 @@ def short_string_words(array: pa.Array) -> list[np.ndarray] | None:
     if longest > LONGEST:
         return None
     first, size = int(ends[0]), int(ends[-1] - ends[0])
-    # # A word may extend beyond the last string.
+    # A word may extend beyond the last string.
     text = np.zeros(size + LONGEST + 8, np.uint8)
     text[:size] = np.frombuffer(buffers[2], np.uint8)[first : first + size]
     read = np.ndarray((size + LONGEST + 1,), ">u8", text.data, strides=(1,))
@@ -36,7 +36,7 @@ def short_string_words(array: pa.Array) -> list[np.ndarray] | None:
     for at in range(0, max(longest, 1), 8):
         word = read[ends[:-1] - (first - at)].astype(np.uint64)
         word &= _MASKS[np.clip(lengths - at, 0, 8)]
-        # # Bytes that no string has are left out, since every bit costs time.
+        # Bytes that no string has are left out, since every bit costs time.
         word >>= np.uint64(8 * max(0, at + 8 - max(longest, 1)))
         result.append(word)
     return result if text[:size].all() else [*result, lengths]

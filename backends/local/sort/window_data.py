@@ -54,7 +54,7 @@ class WindowData(Dataset):
         """The same rows, walked by `tasks` tasks if that is faster."""
         most = max((job.rows for one in self.jobs for job in one), default=0)
         collected = all(isinstance(job, CollectedRows) and in_memory(job.chunks) for one in self.jobs for job in one)
-        # # Without sort keys there is little to share: if all rows are peers, a walk adds all of them first.
+        # Without sort keys there is little to share: if all rows are peers, a walk adds all of them first.
         if (
             tasks <= 1
             or not self.shape.keys

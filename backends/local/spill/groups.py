@@ -152,7 +152,7 @@ class SpillingGroups:
                     aggregate([one], level, whole)
 
         if isinstance(flow.data, ChunkData) and shards > self.x.threads and not any(o.by_shard for o in flow.operators):
-            # # Many shards are already partitions.
+            # Many shards are already partitions.
             work([(place, chunks) for place, chunks in enumerate(flow.data.chunks) if chunks], 0)
         else:
             split(flow, list(range(shards)), 1)

@@ -82,7 +82,7 @@ def join_pipes(step: HashJoin, about: Lowering, built: int) -> tuple[Pipe, ...]:
         Pipe("build side", "collect", built, when=full),
         Pipe("probe side", "collect", 1 - built, when=full),
     )
-    # # If NULLs leave the answer of a mark join open, its keys become conditions.
+    # If NULLs leave the answer of a mark join open, its keys become conditions.
     sides = (*(by_keys if step.keys else ()), *(whole if not step.keys or step.keeps_nulls else ()))
     blocks = "rows of one key outgrow it"
     return (
@@ -138,7 +138,7 @@ class PartitionJoins:
             return self.x.part(Joins).probed(join, table)
         self.x.states.forget_table(join.step.name)
         if isinstance(join.step, AsofJoin):
-            # # Without keys there is nothing to split by: the table fits, or the query fails.
+            # Without keys there is nothing to split by: the table fits, or the query fails.
             return (
                 self._by_parts(_placed(join))
                 if join.step.keys
@@ -212,7 +212,7 @@ class PartitionJoins:
     ) -> list[Pair]:
         """The pairs of partitions that a pair is split into: only itself if its table will fit."""
         kind = join.step.probe_kind
-        # # The open answers of a mark join depend on the rows of all partitions.
+        # The open answers of a mark join depend on the rows of all partitions.
         if (not partners and not join.step.marks and kind != "mark") or (not rows and kind in ("inner", "semi")):
             return []
         share = self.x.spill.share(TABLE, self.x.threads) or 0
@@ -240,7 +240,7 @@ class PartitionJoins:
     def _blocks(self, rows: list[AnyChunk], share: int) -> Iterator[list[AnyChunk]]:
         """Blocks of rows whose tables fit in memory."""
         if self.x.spill.forced:
-            # # A few blocks are enough to test them; one per chunk would be too many.
+            # A few blocks are enough to test them; one per chunk would be too many.
             yield from (part for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]) if part)
             return
         block: list[AnyChunk] = []

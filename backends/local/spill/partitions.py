@@ -75,7 +75,7 @@ class Partitions:
         lists: list[list[list[AnyChunk]]] = [[[] for _ in range(number)] for _ in range(flow.data.shards)]
         lock = threading.Lock()
         name = f"{role} {level} of {number}"
-        # # Partitions of a partition do not stay in memory: there may be many.
+        # Partitions of a partition do not stay in memory: there may be many.
         store, most = (
             self.x.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0),
             self.x.spill.chunk_rows(columns, number),
@@ -94,7 +94,7 @@ class Partitions:
             for _, context in self.x.pipelines.run(step, name, flow, make, take):
                 self.x.states.close(context)
         if attempt.failed:
-            # # Two workers may each wait for memory that the other holds: a single worker has all of it.
+            # Two workers may each wait for memory that the other holds: a single worker has all of it.
             for target in (one for shard in lists for one in shard):
                 target.clear()
             threads, self.x.pipelines.threads = self.x.threads, 1

@@ -81,7 +81,7 @@ def in_order(chunks: list[Chunk], order: Order, columns: int, limit: int | None)
     rows = len(arrays[0])
     found = sorted_order(order.of(arrays))
     if found is None:
-        # # For example, groups of an array are already ordered by their keys.
+        # For example, groups of an array are already ordered by their keys.
         ordered = arrays[:columns] if limit is None else [a.slice(0, limit) for a in arrays[:columns]]
     else:
         indices = pa.array(found[:limit])
@@ -247,7 +247,7 @@ class ExternalSort:
         pieces: list[list[pa.Array] | None] = [None] * len(runs)
         while True:
             for number, piece in enumerate(pieces):
-                # # The shortest piece limits the output of a round, so no piece may be much shorter than the others.
+                # The shortest piece limits the output of a round, so no piece may be much shorter than the others.
                 if left[number] and (piece is None or 2 * len(piece[0]) < runs[number].blocks[0].rows):
                     block = next(waiting[number]).arrays
                     pieces[number] = (
@@ -269,7 +269,7 @@ class ExternalSort:
         )
         starts = np.concatenate([[0], np.cumsum(sizes)])
         indices = self.order.indices(arrays)
-        # # The last loaded row of each run that has more in its file: the output is certain up to the smallest of them.
+        # The last loaded row of each run that has more in its file: the output is certain up to the smallest of them.
         bounds = [starts[i + 1] - 1 for i, n in enumerate(alive) if left[n]]
         if bounds:
             is_bound = np.zeros(len(indices), bool)

@@ -182,7 +182,7 @@ class WindowJobs:
         for shard, chunks in enumerate(lists):
             add(shape, shard, chunks, 1, 0)
         while again:
-            # # Shards that are too large are partitioned together, one worker each. Partitions that are split again
+            # Shards that are too large are partitioned together, one worker each. Partitions that are split again
             # come one by one.
             level = again[-1][3]
             together = again[:] if level == 1 else again[-1:]
@@ -238,7 +238,7 @@ class WindowJobs:
         if rows >= MOST_ROWS:
             raise too_many_rows(rows)
         if not shape.keys:
-            # # All rows are peers, and stay in input order.
+            # All rows are peers, and stay in input order.
             ends = [rows] * len(chunks)
             return SortedBlocks(shape, chunks, halo, ends, ends)
         partitions, peers = (

@@ -56,17 +56,17 @@ class AggregateStep(LocalStep[Aggregate]):
         else:
             by, calls = step.by, step.calls
         equal = x.run.settings.equal_hashes
-        # # If rows are multiplied, the dataset's row count is no bound.
+        # If rows are multiplied, the dataset's row count is no bound.
         multiplied = any(o.multiplies for o in flow.operators)
 
         def grouping() -> Grouping:
             return Grouping(by, calls, step.phase, None if multiplied else row_bound(flow.data.rows), equal)
 
         def make(known: bool = True) -> AggregateSink:
-            # # Rows that are read back from a file have no known bounds.
+            # Rows that are read back from a file have no known bounds.
             return make_sink(grouping(), dense and known)
 
-        # # Many shards exist to keep each table small. An array for all keys in each shard would not be small.
+        # Many shards exist to keep each table small. An array for all keys in each shard would not be small.
         small_tables = flow.data.shards > x.graph.shards and (step.groups or 0) > DENSE_GROUPS
         may_be_dense = bool(by) and not equal and not small_tables
         likely = step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None

@@ -45,7 +45,7 @@ class MatchData(WindowData):
     def __init__(self, *args, overlaps: bool):  # type: ignore[no-untyped-def]
         super().__init__(*args)
         if overlaps:
-            # # A row may be in many matches, so the number of input rows is no bound.
+            # A row may be in many matches, so the number of input rows is no bound.
             self.rows = None
 
     def spread(self, tasks: int) -> Dataset:

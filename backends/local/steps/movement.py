@@ -63,7 +63,7 @@ class GatherStep(LocalStep[Gather]):
     def lower(cls, step: Gather, inputs: tuple[Node, ...], about: Lowering) -> Shape:
         below, users = inputs[0], about.users_of(step)
         if not users or below.lies is Lies.GROUPS or below.is_in_columns:
-            # # The last gather only passes its input on.
+            # The last gather only passes its input on.
             copies = Pipe("collect", described(step), when="every shard has all rows")
             return Shape(pipes=(copies,) if not users and below.is_replicated and below.has_operators else ())
         if not all(isinstance(u, Limit) and not u.is_percentage for u in users):
@@ -84,7 +84,7 @@ class GatherStep(LocalStep[Gather]):
             return Flow(merged, flow.schema, flow.operators)
         if limit is not None and isinstance(flow.data, SourceData | BlockData):
             return self._first(step, flow, limit)
-        # # Take one of several copies before collecting: afterwards, rows of all shards may be in one list.
+        # Take one of several copies before collecting: afterwards, rows of all shards may be in one list.
         collected = x.rows.collected(step, one_copy(flow), limit, together=True)
         chunks = [c for one in collected.data.chunks for c in one]
         return Flow(ChunkData(collected.data.columns, [chunks], x.spill.morsel_rows()), flow.schema)
@@ -205,7 +205,7 @@ class RedistributeStep(SendingStep):
         if cut is not None:
             return replace(flow, data=cut)
         keeps_order = _keeps_order(node)
-        # # If nothing is taken out in between, the batches of a source fill the same chunks.
+        # If nothing is taken out in between, the batches of a source fill the same chunks.
         leaves_open = not keeps_order and not x.spill.active and not x.interpret
         key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in names)
         make = partial(
@@ -221,7 +221,7 @@ class RedistributeStep(SendingStep):
         return self.send(step, flow, shards, sink, leaves_open)
 
     def _gains_from_near_keys(self, node: Node, flow: Flow, key: tuple[str, ...], shards: int) -> bool:
-        """Whether rows are sorted by an integer key, so that keys close to each other can be sorted by counting."""
+        """Whether the users sort the rows by an integer key: keys close to each other are then sorted by counting."""
         users = [u.step for u in node.users]
         if not users or not all(isinstance(u, Combine) and u.by == key for u in users):
             return False

@@ -127,7 +127,7 @@ class RecursiveStep(LocalStep[Recursive]):
         x, step = self.x, node.step
         columns = columns_of(step.schema)
         if x.dry:
-            # # `explain` shows the kernels of one round.
+            # `explain` shows the kernels of one round.
             first, body = node.inputs
             x.rows.collect(step, x.flow(first), _renamed(columns, first.step), "first")
             for working in working_tables(node.step):

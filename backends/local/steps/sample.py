@@ -42,10 +42,10 @@ class SampleStep(LocalStep[Sample]):
         step, flow = node.step, self.x.flow(node.inputs[0])
         seed = step.seed if step.seed is not None else random.getrandbits(31)
         if any(o.multiplies for o in flow.operators) or not flow.data.positioned:
-            # # A row's random number is computed from its position, which multiplied rows share.
+            # A row's random number is computed from its position, which multiplied rows share.
             flow = self.x.rows.collected(step, flow)
         if isinstance(flow.data, ChunkData):
-            # # Every task numbers its collected rows from 0.
+            # Every task numbers its collected rows from 0.
             seed += self.x.task
         name = f"#seed of {step.name}"
         self.x.run.parameters = {**self.x.run.parameters, name: seed}

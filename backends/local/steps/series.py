@@ -100,7 +100,7 @@ class SeriesStep(LocalStep[Series]):
             size = days * DAY_US + micros
             is_regular = not months and days * micros >= 0 and kernel_series.INFINITY not in (abs(first), abs(last))
             if not is_regular:
-                # # Months have no fixed length. Other irregular steps are reported by the kernel.
+                # Months have no fixed length. Other irregular steps are reported by the kernel.
                 one = Flow(ChunkData((), [[Chunk((0,), 1, [])]] + [[] for _ in range(shards - 1)]), Schema(()))
                 return one.then(operator, step.schema)
         if size == 0:

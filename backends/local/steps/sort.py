@@ -42,7 +42,7 @@ class SortStep(LocalStep[Sort]):
             with x.states.attempt() as attempt:
                 flow = self._top(node, flow, keys, limit)
             if attempt.failed:
-                # # The rows of a heap do not fit: all rows are sorted, in files if necessary.
+                # The rows of a heap do not fit: all rows are sorted, in files if necessary.
                 flow = replace(flow, data=flow.data.again())
         if step.phase == "partial":
             return flow
