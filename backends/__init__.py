@@ -1,8 +1,6 @@
-"""Backends run physical plans: `local` on the cores of this machine, `spark` on a cluster, `interp` slowly and
-obviously.
+"""Backends run physical plans: `local` on the cores of this machine, `spark` on a cluster, `interp` slowly in Python.
 
-`Backend` is the protocol; `Run` is what a caller holds on to while a plan runs (cancel, progress, settings, timings).
-"""
+`Backend` is the protocol. `Run` is the caller's handle on a running plan (cancel, progress, settings, timings)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""`Backend`: everything that a session asks of what runs its plans.
+"""`Backend`: everything a session needs from the component that runs its plans.
 
-A backend is made at the first query of its session and closed with it. Cancelling and progress are not asked of a
-backend but of the `Run` that each call is handed, so that both also work before a plan is there and after its rows
-are.
-"""
+A backend is made at the first query of its session and closed with the session. Cancellation and progress belong to the
+`Run` that is passed to each call, not to the backend, so both also work before a plan exists and after its rows are
+computed."""
 
 from __future__ import annotations
 
@@ -39,15 +38,15 @@ class Backend(Protocol):
     """
 
     name: str
-    """What `tsql.connect(backend=..)` calls it."""
+    """Its name in `tsql.connect(backend=..)`."""
 
     target: str
-    """What plans for it are made for, as the planner and plan files name it: "local" or "spark"."""
+    """The target that its plans are made for, as in the planner and in plan files: "local" or "spark"."""
 
     @property
     @abstractmethod
     def shards(self) -> int | None:
-        """How many shards plans have if the settings do not say so; None for as many as threads."""
+        """The default number of shards of a plan; None for the number of threads."""
         ...
 
     @abstractmethod
@@ -60,24 +59,24 @@ class Backend(Protocol):
 
     @abstractmethod
     def run_all(self, plan: PhysicalPlan, run: Run) -> Iterable[pa.RecordBatch]:
-        """The same batches, for a caller who wants all of them: a list if they are there when this returns."""
+        """The same batches, for a caller that wants all of them: a list if all are computed when this returns."""
         ...
 
     @abstractmethod
     def frame(self, plan: PhysicalPlan, run: Run) -> Any:
-        """The result as a lazy DataFrame of Spark, which runs the plan at each action, also after `run` is over.
-        `not_on_spark` is the error of a backend that has none."""
+        """The result as a lazy Spark DataFrame, which runs the plan at each action, even after `run` is over. Other
+        backends raise `not_on_spark`."""
         ...
 
     @abstractmethod
     def close(self) -> None:
-        """Free threads, kernels and connections; the session has cancelled its runs before. What the backend was
-        given (a SparkSession of the user) stays open. A second call does nothing."""
+        """Free threads, kernels and connections. The session has cancelled its runs before. What the backend was given
+        (a SparkSession of the user) stays open. A second call does nothing."""
         ...
 
 
 def not_on_spark() -> CatalogError:
-    """The error for a DataFrame of Spark that is asked of something else."""
+    """The error if a Spark DataFrame is requested from another backend."""
     return CatalogError(
         "this relation is not of a session on Spark",
         hint='connect with tsql.connect(backend="spark") or tsql.connect(spark=session)',

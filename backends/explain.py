@@ -1,9 +1,8 @@
 """What `explain` prints below the logical plan: the plan file with estimates, the graph of pipelines, KIR, LLVM,
 assembly, and a run.
 
-The graph is the plan lowered, and nothing runs for it. Kernels are found by a run over no rows: the same code that runs
-the plan decides what they are.
-"""
+The graph is the lowered plan; nothing runs for it. Kernels are found by a run without rows, so the code that runs the
+plan also determines them."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ def explain(plan: PhysicalPlan, level: str, backend: Any, run: Run) -> str:
 
 
 def pipelines(plan: PhysicalPlan, run: Run) -> list[Pipeline]:
-    """The pipelines of a plan with the kernels that rows of unknown number would have, in the order in which they
-    run."""
+    """The pipelines of a plan in execution order, with the kernels for an unknown number of rows."""
     execution = Execution(run, Kernels(), interpret=True, dry=True)
     for _ in execution.batches(plan):
         pass
@@ -62,13 +60,13 @@ def _physical(plan: PhysicalPlan) -> str:
 
 
 def estimated_rows(plan: PhysicalPlan) -> dict[str, float]:
-    """How many rows the planner expects of each step."""
+    """The planner's estimate of the rows of each step."""
     estimator = Estimator(plan.shards)
     return {step.name: estimator.of(step).rows for step in plan.root.walk()}
 
 
 def amount(rows: float) -> str:
-    """A number of rows for people: whole rows, and three digits of many."""
+    """A readable number of rows: exact if small, three digits if large."""
     if rows < 999.5:
         return f"{max(rows, 0):.0f}"
     for unit in ("k", "M"):
@@ -132,5 +130,5 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
 
 
 def _choices(run: Run) -> list[str]:
-    """Which ways were taken where the graph of pipelines leaves several open."""
+    """Which alternatives were taken where the graph of pipelines has several."""
     return ["", *(f"{name + ':':<32} {way}" for name, way in run.choices.items())] if run.choices else []

@@ -1,4 +1,4 @@
-"""The interpreter backend: the same plans and pipelines, with KIR executed in Python. Slow and obvious; it needs no
+"""The interpreter backend: the same plans and pipelines, with KIR executed in Python. Slow and simple; needs no
 LLVM."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from tsql.backends.local import LocalBackend
 
 
 class InterpreterBackend(LocalBackend):
-    """Runs plans in the definition of the kernel language, on one thread."""
+    """Runs plans with the reference interpreter of the kernel language, on one thread."""
 
     name = "interp"
     interpret = True

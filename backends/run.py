@@ -1,4 +1,4 @@
-"""`Run`: one execution of a plan, as the thread that waits for its result and the workers that compute it see it."""
+"""`Run`: one execution of a plan, shared by the thread that waits for its result and the workers that compute it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 
 class Stop:
-    """Whether a run is to end, and why."""
+    """Whether a run should stop, and why."""
 
     __slots__ = ("reason", "stopped")
 
@@ -23,7 +23,7 @@ class Stop:
 
 @dataclass
 class Run:
-    """One execution of a plan: shared by the thread that waits for it and the workers that do it."""
+    """One execution of a plan, shared by the thread that waits for it and the workers that compute it."""
 
     settings: Settings = field(default_factory=Settings)
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -35,18 +35,18 @@ class Run:
     notes: list[str] = field(default_factory=list)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
     memory_bytes: dict[str, int] = field(default_factory=dict)
-    """The memory of the query at its peak, and what the pool has done for all queries in that time."""
+    """The query's peak memory, and the activity of the pool for all queries in that time."""
     profile: bool = False
     """Count the rows of each step, in `rows_of`."""
     rows_of: dict[str, int] = field(default_factory=dict)
     choices: dict[str, str] = field(default_factory=dict)
-    """Which way was taken where only the data could decide, by the name of the step (`explain ANALYZE`)."""
+    """The alternative taken where only the data could decide, by step name (`explain ANALYZE`)."""
     counts: dict[str, int] = field(default_factory=dict)
-    """What happened to rows that the user should hear of (`count`), such as those that were in no window."""
+    """Counts of rows that the user should be told about (`count`), such as rows in no window."""
     _counting: threading.Lock = field(default_factory=threading.Lock)
     _stop: Stop = field(default_factory=lambda: Stop())
     planning: bool = False
-    """Its plan is being made, by the thread that waits for the result."""
+    """Its plan is being made by the thread that waits for the result."""
     _on_cancel: list[Any] = field(default_factory=list)
 
     @property
@@ -60,43 +60,44 @@ class Run:
         return self._stop.reason
 
     def shares(self, other: Run) -> Run:
-        """This run as a part of another one, which it counts for and ends with; the run itself."""
+        """Make this run a part of another one: counts go to it, and it stops with it. Returns this run."""
         self._counting, self._stop, self._on_cancel = other._counting, other._stop, other._on_cancel
         return self
 
     def count(self, what: str, rows: int) -> None:
-        """Rows that the result does not show, and why: "rows without a time". Operators call this from any thread, as
-        often as they like; the sum is a note of the run. Who reads the same rows twice counts them once."""
+        """Count rows that the result does not show, with a reason: "rows without a time". Operators may call this from
+        any thread and any number of times; the sum becomes a note of the run. Rows that are read twice must be counted
+        once."""
         if rows:
             with self._counting:
                 self.counts[what] = self.counts.get(what, 0) + rows
 
     def chose(self, step: str, way: str) -> None:
-        """A step has taken one of several ways; what it took last is shown."""
+        """Record that a step has taken one of several alternatives. The last one is shown."""
         self.choices[step] = way
 
     def note(self, text: str) -> None:
-        """Something that the user should hear of, once however often it is said."""
+        """Record a message for the user. Repeated messages are shown once."""
         with self._counting:
             if text not in self.notes:
                 self.notes.append(text)
 
     def told(self) -> list[str]:
-        """Everything that the user should hear of the run: the notes, and the counts as texts."""
+        """Everything to tell the user about the run: the notes, and the counts as text."""
         return [
             *self.notes,
             *(f"{rows:,} {_one(what) if rows == 1 else what}" for what, rows in sorted(self.counts.items())),
         ]
 
     def cancel(self, reason: str | None = None) -> None:
-        """Ask the run to end; it raises CancelledError in the thread that waits for it, within 100 ms."""
+        """Ask the run to stop. It raises CancelledError in the waiting thread within 100 ms."""
         if reason is not None and not self.stopped:
             self._stop.reason = reason
         self._stop.stopped = True
         self.stop_workers()
 
     def stop_workers(self) -> None:
-        """End what still runs (after a failure, or a cancellation); the reason is raised elsewhere."""
+        """Stop what still runs (after a failure or a cancellation). The reason is raised elsewhere."""
         for callback in list(self._on_cancel):
             callback()
 
@@ -106,7 +107,7 @@ class Run:
             callback()
 
     def off_cancel(self, callback: Any) -> None:
-        """What was asked for with `on_cancel` is not needed any more."""
+        """Remove a callback added with `on_cancel`."""
         self._on_cancel.remove(callback)
 
     @property
@@ -114,13 +115,14 @@ class Run:
         return self.stopped
 
     def check(self) -> None:
-        """Raise CancelledError if the run is to end. Code without a run at hand calls `kernels.stopping.check`."""
+        """Raise CancelledError if the run should stop. Code without access to the run calls
+        `kernels.stopping.check`."""
         if self.stopped:
             raise CancelledError(self.reason)
 
     @property
     def progress(self) -> float | None:
-        """The part of the input that has been read, 0 to 1; None if the total is not known."""
+        """The fraction of the input that has been read, 0 to 1; None if the total is unknown."""
         return None if not self.total_rows else min(1.0, self.done_rows / self.total_rows)
 
 

@@ -1,4 +1,4 @@
-"""`Settings`: what a session says about how its queries are planned and run; `SET name = value` changes them."""
+"""`Settings`: how the queries of a session are planned and run. `SET name = value` changes them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Sources: where rows come from. Each kind of file is one module; all speak `Source` below.
+"""Sources: where rows come from. Each kind of file is one module; all implement `Source` below.
 
 A source is opened once (schema, statistics, list of splits) and read by many threads, split by split. Errors are
-`SourceError`s that name the file. Nothing here evaluates SQL: a filter handed to `splits` is only used to skip.
-"""
+`SourceError`s that name the file. Nothing here evaluates SQL: a filter passed to `splits` is only used for skipping."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a source that one task reads: (path, what) for files; `order` numbers the splits of a source."""
+    """A part of a source that one task reads: (path, what) for files. `order` numbers the splits of a source."""
 
     order: int
     path: str | None
@@ -42,8 +41,8 @@ class Split:
 
 
 class Source(Protocol):
-    """A readable relation. `describe()` is plain data (kind, paths, options) from which `open_source` makes it again,
-    so that plan files and Spark tasks can carry it; sources in memory have no such description and return None."""
+    """A readable relation. `describe()` returns plain data (kind, paths, options) from which `open_source` can reopen
+    it, for plan files and Spark tasks. In-memory sources have no such description and return None."""
 
     schema: Schema
 
@@ -52,18 +51,18 @@ class Source(Protocol):
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]: ...
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Batches with exactly these columns in the types of `schema.to_arrow()`, with two liberties: a VARCHAR or BLOB
-        may be a dictionary with int8, int16 or int32 indices (the dictionary may differ from batch to batch), and a
-        DECIMAL of at most 18 digits may be an int64 array of its unscaled values. A batch without columns has its
-        rows."""
+        """Batches with exactly these columns, in the types of `schema.to_arrow()`, with two exceptions. A VARCHAR or
+        BLOB may be a dictionary with int8, int16 or int32 indices, and the dictionary may differ between batches. A
+        DECIMAL of at most 18 digits may be an int64 array of its unscaled values. A batch without columns still has its
+        row count."""
         ...
 
     def describe(self) -> dict[str, Any] | None: ...
 
 
 def tell_lost(source: Any, columns: tuple[str, ...], run: Any) -> None:
-    """Let the user know which columns had more digits than their type holds. Sources that read such data (nanoseconds)
-    keep the names of these columns in a set `lost`, from the first value on."""
+    """Tell the user which columns had more digits than their type holds. Sources of such data (nanoseconds) collect the
+    names of these columns in a set `lost` when they meet the first such value."""
     lost = getattr(source, "lost", None)
     for name in (name for name in columns if name in lost) if lost else ():
         run.note(f"digits below microseconds of column {name} were dropped")

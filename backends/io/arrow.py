@@ -1,8 +1,7 @@
-"""Arrow data in memory as a source: tables, record batch readers, and anything that speaks the Arrow C interface.
+"""In-memory Arrow data as a source: tables, record batch readers, and anything with the Arrow C interface.
 
-What can be read only once (a stream) is read when the source is made. Columns are converted to the engine's types when
-they are first read, and kept; statistics are computed when they are first asked for.
-"""
+Data that can be read only once (a stream) is read when the source is made. Columns are converted to the engine's types
+on first read, and kept. Statistics are computed on first use."""
 
 from __future__ import annotations
 
@@ -24,11 +23,11 @@ from tsql.kernels.process.arrow_compute import pc
 
 SPLIT_ROWS = 131_072
 _DIGITS = Context(prec=76)
-"""Room for the digits of any DECIMAL: Python's own context rounds to 28."""
+"""Precision for the digits of any DECIMAL: Python's default context rounds to 28."""
 
 
 class ArrowSource:
-    """A table in memory. Splits are ranges of rows; reading one copies nothing once its columns are converted."""
+    """A table in memory. Splits are ranges of rows. Once its columns are converted, reading a split copies nothing."""
 
     in_memory = True
 

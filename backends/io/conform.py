@@ -1,9 +1,9 @@
-"""Files read as columns that were declared for them: `schema => {'name': 'TYPE', ..}`, or the columns of CREATE STREAM
-and CREATE TABLE .. WITH.
+"""Reads files as declared columns: `schema => {'name': 'TYPE', ..}`, or the columns of CREATE STREAM and CREATE TABLE
+.. WITH.
 
-`open_source` calls `conformed`. Text is parsed as the declared type, never guessed first: '007' of a VARCHAR stays
-'007'. Columns of binary files are cast. Names are found without regard to case; a CSV file without a header is read by
-position; what is not declared is not read."""
+`open_source` calls `conformed`. Text is parsed as the declared type, without detection: '007' as VARCHAR stays '007'.
+Columns of binary files are cast. Names are case-insensitive; a CSV file without a header is read by position. Columns
+that are not declared are not read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBERED = re.compile(r"column[0-9]+")
 
 
 def declared(options: dict[str, Any]) -> dict[str, Type] | None:
-    """The columns that the options declare, which are taken out of them."""
+    """The columns that the options declare. They are removed from the options."""
     stated = options.pop(OPTION, None)
     if stated is None:
         return None
@@ -42,7 +42,7 @@ def declared(options: dict[str, Any]) -> dict[str, Type] | None:
 def conformed(
     open_kind: Callable[[dict[str, Any]], Any], kind: str, options: dict[str, Any], wanted: dict[str, Type]
 ) -> Source:
-    """The source that `open_kind` gives for the options, with the declared columns in their order and types."""
+    """The source that `open_kind` opens for the options, with the declared columns in their order and types."""
     source = open_kind(options)
     inner = getattr(source, "source", source)
     named = {name.lower(): name for name in inner.schema.names}
@@ -78,7 +78,7 @@ def _stated_types(options: dict[str, Any], source: Any) -> dict[str, Any]:
 
 
 class ConformedSource:
-    """A source with some of the columns of another, in another order, with other spellings and other types."""
+    """A source with some columns of another one, in another order and with other spellings and types."""
 
     def __init__(self, source: Any, wanted: dict[str, Type]):
         self.source = source

@@ -1,9 +1,7 @@
-"""Casts between column types for files that disagree with the schema of the first one (as DuckDB reads a list of
-files).
+"""Casts between column types, for files that differ from the schema of the first one (as DuckDB reads a list of files).
 
-`convert` is called per batch by `ParquetSource` and `IpcSource`; it raises ValueError (pa.ArrowInvalid is one) with the
-value that does not fit, and `castable` says beforehand whether there is a cast at all.
-"""
+`ParquetSource` and `IpcSource` call `convert` per batch. It raises ValueError (pa.ArrowInvalid is one) with the value
+that does not fit. `castable` tells beforehand whether there is a cast at all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Paths that stand for an open descriptor of this process: /dev/stdin, /dev/stdout, /dev/stderr, /dev/fd/N,
+"""Paths that refer to an open descriptor of this process: /dev/stdin, /dev/stdout, /dev/stderr, /dev/fd/N,
 /proc/self/fd/N.
 
-`sources/pipes` reads them and `whole_files` writes to them. What is behind such a path was opened by somebody else, who
-has said where in it we are: it is never opened anew, cut, or replaced."""
+`sources/pipes` reads them and `whole_files` writes to them. Somebody else opened the descriptor and set its position,
+so it is never reopened, truncated or replaced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_LINKS = 40
 
 
 def descriptor_of(path: str | os.PathLike[str]) -> int | None:
-    """The descriptor of this process that a path, or a link, such as /dev/stdin stands for."""
+    """The descriptor of this process that a path, or a link, refers to (such as /dev/stdin)."""
     text = os.fsdecode(path)
     for _ in range(_MOST_LINKS):
         text = re.sub("^//", "/", os.path.normpath(text))
@@ -35,8 +35,8 @@ def descriptor_of(path: str | os.PathLike[str]) -> int | None:
 
 
 def open_to_write(descriptor: int) -> BinaryIO:
-    """A stream that writes where the descriptor is. What Python holds back for its own streams comes first: they may
-    lead to the same file. Raises OSError where the descriptor is closed."""
+    """A stream that writes at the position of the descriptor. Python's own streams are flushed first, since they may
+    lead to the same file. Raises OSError if the descriptor is closed."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not getattr(stream, "closed", False):
             stream.flush()

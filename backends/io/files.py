@@ -1,9 +1,8 @@
-"""Paths: what a user names (a file, a list, a folder, a glob) as the list of files to read, and hive partitions in
-them.
+"""Paths: expands what a user names (a file, a list, a folder, a glob) to the list of files to read, and finds hive
+partitions in them.
 
-All file sources call `expand`; `reading` is the one place where errors of pyarrow and of the operating system become
-a `SourceError` that names the path. Paths are local: nothing is ever fetched from a URL.
-"""
+All file sources call `expand`. `reading` is the one place where errors of pyarrow and of the operating system become a
+`SourceError` that names the path. Paths are local: nothing is fetched from a URL."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _MAGIC = re.compile(r"[*?\[]")
 
 @contextmanager
 def reading(path: str, expected: str) -> Iterator[None]:
-    """Run a block that reads `path`; whatever goes wrong below becomes one SourceError saying what was expected."""
+    """Run a block that reads `path`. Any failure inside becomes one SourceError that says what was expected."""
     try:
         yield
     except SourceError:
@@ -84,8 +83,8 @@ def _expand_one(pattern: str, kind: str) -> list[str]:
 
 
 def _files_below(folder: str, kind: str) -> list[str]:
-    """Data files of `kind` in a folder and its sub-folders; names that start with `_` or `.` are bookkeeping of
-    writers, unless they are those of a partition (`_key=1`)."""
+    """Data files of `kind` in a folder and its subfolders. Names that start with `_` or `.` are metadata of writers and
+    skipped, unless they are partitions (`_key=1`)."""
     found = []
     for base, folders, names in os.walk(folder):
         folders[:] = [
@@ -98,7 +97,7 @@ def _files_below(folder: str, kind: str) -> list[str]:
 
 
 def kind_of(path: str) -> str | None:
-    """The kind of source that a file name's ending suggests, looking through .gz and .zst."""
+    """The kind of source that a file name's extension suggests, ignoring .gz and .zst."""
     stem = path.lower()
     for ending in COMPRESSIONS:
         stem = stem.removesuffix(ending)
@@ -106,8 +105,7 @@ def kind_of(path: str) -> str | None:
 
 
 def compression_of(path: str) -> str | None:
-    """The codec that a file name's ending suggests; a pipe has no name that says so, and is known by its first
-    bytes."""
+    """The codec that a file name's extension suggests. A pipe has no extension, so its first bytes are checked."""
     if isinstance(path, PipePath):
         head = PipeReader(path.pipe).read(4)
         return next((codec for magic, codec in _MAGIC_BYTES.items() if head.startswith(magic)), None)
@@ -125,19 +123,19 @@ def open_input(path: str, compression: str | None = None) -> pa.NativeFile:
 
 
 def stored_path(path: str) -> str:
-    """Where the bytes of a file are, for readers that go to and fro in them; all of a pipe is awaited."""
+    """The path of a file's bytes, for readers that need random access. A pipe is read to its end first."""
     return path.pipe.stored_path() if isinstance(path, PipePath) else path
 
 
 def check_whole(path: str, stream: pa.NativeFile) -> None:
-    """At the end of a file: one that is shorter now than when it was opened has lost rows, and the last one may be cut.
-    (A compressed stream that is cut is an error of its own.)"""
+    """Check at the end of a file that it is still as long as when it was opened: otherwise rows are missing, and the
+    last one may be cut. (A truncated compressed stream is an error by itself.)"""
     if isinstance(stream, pa.OSFile) and stream.tell() < stream.size():
         raise SourceError(f"{path}: the file became shorter while it was read")
 
 
 def total_bytes(paths: Iterable[str]) -> int:
-    """Sizes of files as stored; a file that is gone counts nothing (reading it will say so)."""
+    """The stored sizes of files. A missing file counts 0 (reading it will report it)."""
     return sum(
         path.pipe.bytes if isinstance(path, PipePath) else os.path.getsize(path)
         for path in paths
@@ -152,9 +150,10 @@ _INTEGER = re.compile(r"^(0|-?[1-9][0-9]*)$")
 
 
 def folder_name(key: str, value: str | None) -> str:
-    """The folder of a partition, `key=value`, as Hive and DuckDB name it. Everything but plain characters is written as
-    %XX, and so is the first character of a text that would be read as NULL: as `_NO_PARTITION` by all, as NULL by
-    readers that take numbers or dates for the other values. A key does not begin with a dot, which would hide it."""
+    """The folder of a partition, `key=value`, as Hive and DuckDB name it. Special characters are written as %XX, and so
+    is the first character of a text that would be read as NULL: `_NO_PARTITION` (by all readers) and NULL (by readers
+    that take the other values for numbers or dates). The leading dot of a key is escaped too: it would hide the
+    folder."""
     if value is None:
         shown = _NO_PARTITION
     else:
@@ -168,7 +167,7 @@ def _escaped(text: str, is_special: bool) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """What stands for a text in the name of a folder; the name itself, where its %XX are not UTF-8."""
+    """The text that a folder name stands for; the name itself if its %XX are not UTF-8."""
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -177,7 +176,7 @@ def _unescaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class Partitions:
-    """Columns that stand in the folder names (`key=value`): their types, and each file's values in stored form."""
+    """Columns from folder names (`key=value`): their types, and each file's values in stored form."""
 
     types: dict[str, Type]
     values: dict[str, dict[str, object]]
@@ -190,8 +189,8 @@ NO_PARTITIONS = Partitions({}, {})
 
 
 def partitions_of(paths: tuple[str, ...], autocast: bool = True) -> Partitions:
-    """The hive partitions of `paths`, by name: there are some only if every path has the same keys. Types are BIGINT,
-    DATE, TIMESTAMP where all values read as such, else VARCHAR."""
+    """The hive partitions of `paths`, by name. There are some only if every path has the same keys. Types are BIGINT,
+    DATE or TIMESTAMP if all values parse as such, else VARCHAR."""
     found = {path: _keys_of(path) for path in paths}
     keys = sorted(next(iter(found.values()), {}))
     if not keys or any(sorted(pairs) != keys for pairs in found.values()):
@@ -224,8 +223,8 @@ def _keys_of(path: str) -> dict[str, str]:
 
 
 def _typed(written: set[str], autocast: bool) -> tuple[Type, dict[str, object]]:
-    """The type of a partition, and the values of what is written. NULL in any spelling is no value among numbers and
-    dates, and a text among texts, as in DuckDB; a text of ours is never written like that."""
+    """The type of a partition, and the stored values of the written ones. NULL in any spelling is NULL among numbers
+    and dates, and a text among texts, as in DuckDB. Our writer never writes a text like that."""
     from tsql.backends.io.text import parse_date, parse_timestamp
 
     texts = {one: _unescaped(one) for one in written if one != _NO_PARTITION}

@@ -1,8 +1,8 @@
-"""Python's data as Arrow tables: dicts of columns, lists of dicts, pandas and polars frames. `catalog.as_source` and
-`ArrowSource` call this.
+"""Python data as Arrow tables: dicts of columns, lists of dicts, pandas and polars frames. Called by
+`catalog.as_source` and `ArrowSource`.
 
-`objects` finds the types of columns of Python objects. A column of frames that has none becomes one that cannot be
-read, so that the others can; in columns and rows it is an error."""
+`objects` finds the types of columns of Python objects. A frame column without a type becomes unreadable, so that the
+others can still be read. In dicts and lists it is an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tsql.backends.io.objects import array_of, holds_objects, whole_numbers
 _OBJECT = pa.opaque(pa.null(), "object", "Python")
 _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _NO_COLUMNS = (str, bytes, bytearray, memoryview, Mapping, set, frozenset)
-"""What Python can go through, though it is one value, or has no order."""
+"""Iterable in Python, but a single value or unordered."""
 _COLUMN_WAYS = ("__iter__", "__getitem__", "__array__", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__")
 
 
@@ -27,8 +27,7 @@ def table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
 
 
 def table_of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
-    """A table of rows: the columns are all keys, in the order in which they are first met, with NULL where a row lacks
-    one."""
+    """A table of rows. The columns are all keys in order of first appearance, with NULL where a row lacks one."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return table_of_columns({key: [row.get(key) for row in rows] for key in keys})
 
@@ -68,7 +67,7 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _of_pandas(frame: Any) -> pa.Table:
-    """A pandas frame column by column, with its index behind them where it is more than the numbers of the rows."""
+    """A pandas frame column by column, followed by its index unless that only numbers the rows."""
     columns = [(str(name), frame.iloc[:, place]) for place, name in enumerate(frame.columns)]
     if type(frame.index).__name__ != "RangeIndex":
         levels = range(frame.index.nlevels)
@@ -83,7 +82,7 @@ def _of_pandas(frame: Any) -> pa.Table:
 
 
 def _of_polars(frame: Any) -> pa.Table:
-    """A polars frame. Objects would arrive as addresses in memory, and numbers of 128 bits in a form that Arrow does
+    """A polars frame. Object columns would arrive as memory addresses, and 128-bit integers in a form that Arrow does
     not have."""
     own = [str(series.dtype) in ("Object", "Int128", "UInt128") for series in frame.get_columns()]
     if not any(own):
@@ -100,7 +99,7 @@ def _of_polars(frame: Any) -> pa.Table:
 
 
 def _table(columns: Iterable[tuple[str, Callable[[], Any], Callable[[], list[Any]]]]) -> pa.Table:
-    """A table of columns: (name, its Arrow data, its values for the case that there is none)."""
+    """A table of columns: (name, its Arrow data, its values if there is no Arrow data)."""
     names, arrays = [], []
     for name, arrow, listed in columns:
         names.append(name)

@@ -1,9 +1,8 @@
 """Arrow IPC files and streams (also Feather 2) as a source.
 
-A file's splits are its record batches, of which the columns that a query wants are read; a stream can only be read from
-its start, so it is one split. Nothing is mapped: a file that somebody truncates while it is mapped ends the process.
-Offsets, dictionary indices and text are checked as they are read: a damaged file is an error, not a crash in a kernel.
-"""
+The splits of a file are its record batches, of which only the needed columns are read. A stream can only be read from
+its start, so it is one split. Nothing is memory-mapped: if somebody truncates a mapped file, the process dies. Offsets,
+dictionary indices and text are checked as they are read: a damaged file is an error, not a crash in a kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ OPTIONS = ()
 
 
 class IpcSource:
-    """Reads Arrow IPC; the first file's schema decides, later files are cast to it by name."""
+    """Reads Arrow IPC. The first file's schema applies; later files are cast to it by name."""
 
     def __init__(self, patterns: Sequence[str], options: dict[str, Any] | None = None):
         self.patterns = tuple(patterns)
@@ -72,9 +71,9 @@ class IpcSource:
         return {"kind": "ipc", "paths": list(self.patterns), "options": dict(self.options)}
 
     def _batches(self, split: Split, wanted: list[int]) -> Iterator[tuple[pa.RecordBatch, dict[int, int]]]:
-        """Batches with at least the columns at these places of the file, and where each of them is in the batch."""
+        """Batches with at least the columns at these file positions, and the position of each in the batch."""
         if self._is_file(split.file):
-            # Without any column the rows are counted by one.
+            # Without any column, one column is read to count the rows.
             kept = wanted or self._narrowest(split.file)
             with self._reader(split.file, kept) as reader:
                 batch = reader.get_batch(split.detail)
@@ -85,7 +84,7 @@ class IpcSource:
                 yield batch, {place: place for place in wanted}
 
     def _is_file(self, path: str) -> bool:
-        """Whether this has random access, or is a stream."""
+        """Whether this is a file with random access, and not a stream."""
         if path not in self._are_files:
             with open(stored_path(path), "rb") as file:
                 self._are_files[path] = file.read(6) == b"ARROW1"
@@ -93,14 +92,14 @@ class IpcSource:
 
     @contextmanager
     def _reader(self, path: str, wanted: Sequence[int] = ()) -> Iterator[pa.ipc.RecordBatchFileReader]:
-        """A reader of some columns of a file; of all of them if none is named. The file is closed behind it: there may
+        """A reader of some columns of a file; of all columns if none is named. The file is closed afterwards: there may
         be thousands."""
         options = pa.ipc.IpcReadOptions(included_fields=list(wanted) or None)
         with pa.OSFile(stored_path(path)) as file:
             yield pa.ipc.open_file(file, options=options)
 
     def _counts_of(self, path: str) -> list[int] | list[None]:
-        """The rows of each batch of a file. They stand before the data of each, so one column is read."""
+        """The rows of each batch of a file. The count precedes the data of each batch, so one column is read."""
         if path not in self._counts:
             if self._is_file(path):
                 with self._reader(path, self._narrowest(path)) as reader:
@@ -110,7 +109,7 @@ class IpcSource:
         return self._counts[path]
 
     def _narrowest(self, path: str) -> list[int]:
-        """The place of the column that takes the fewest bytes to read, as far as its type tells; none if there is no
+        """The position of the column that takes the fewest bytes to read, judged by its type; empty if there is no
         column."""
         with self._reader(path) as reader:
             arrow = reader.schema
@@ -140,7 +139,7 @@ class IpcSource:
                 )
 
     def _column(self, array: pa.Array, source: Any, name: str, path: str) -> list[pa.Array]:
-        # All 128 bits of a HUGEINT may be used, which is more than the 38 digits that Arrow's type says.
+        # A HUGEINT may use all 128 bits, which is more than the 38 digits of Arrow's type.
         array.validate(full=source != HUGEINT or not pa.types.is_decimal128(array.type))
         kind = self.schema[name].type
         parts = normalize(array, source, lambda: self.lost.add(name))
@@ -155,7 +154,7 @@ class IpcSource:
 
 
 def _aligned(columns: list[list[pa.Array]], names: tuple[str, ...], rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of columns whose chunks may be cut at different rows (strings past 2 GB)."""
+    """Batches of columns whose chunks may end at different rows (strings past 2 GB)."""
     if all(len(parts) == 1 for parts in columns):
         yield batch_of([parts[0] for parts in columns], names, rows)
         return
@@ -163,7 +162,7 @@ def _aligned(columns: list[list[pa.Array]], names: tuple[str, ...], rows: int) -
 
 
 def _bits(kind: pa.DataType) -> int:
-    """The width of a value; text and nested values are taken for wide ones."""
+    """The width of a value. Text and nested values count as wide."""
     try:
         return kind.bit_width
     except ValueError:

@@ -1,8 +1,7 @@
-"""Arrow columns of any type as columns of the engine's types: `engine_field` decides, `normalize` converts.
+"""Converts Arrow columns of any type to the engine's types: `engine_field` decides, `normalize` converts.
 
-Every source that reads Arrow data (tables in memory, Parquet, IPC) goes through here, so that a batch handed to a
-kernel has only the types of `Schema.to_arrow()`, or VARCHAR and BLOB as a dictionary with int8, int16 or int32 indices.
-"""
+Every source of Arrow data (in-memory tables, Parquet, IPC) uses this module, so a batch passed to a kernel has only the
+types of `Schema.to_arrow()`, or VARCHAR and BLOB as a dictionary with int8, int16 or int32 indices."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MAX_OFFSET = 2**31 - 1
 _EMPTY = pa.struct([])
 TWELVE_BYTES = pa.binary(12)
-"""How the timestamps of old Parquet files (INT96, see `parquet_footer`) and the intervals of Parquet arrive."""
+"""The Arrow type of old Parquet timestamps (INT96, see `parquet_footer`) and of Parquet intervals."""
 _EPOCH_JULIAN, _MAX_DAYS, _DAY_US = 2_440_588, 106_000_000, 86_400_000_000
 _INTERVAL = np.dtype([("months", "i4"), ("days", "i4"), ("nanos", "i8")])
 
@@ -40,8 +39,8 @@ def engine_type(arrow: pa.DataType) -> Type:
 
 
 def engine_schema(schema: pa.Schema, origin: str) -> Schema:
-    """The engine's schema of an Arrow schema; names made unique as DuckDB does (`a`, `a_1`). A column without a SQL
-    type here has one that only says what it is (`unreadable`)."""
+    """The engine's schema for an Arrow schema. Names are made unique as in DuckDB (`a`, `a_1`). A column without a SQL
+    type gets a placeholder type that says what it is (`unreadable`)."""
     try:
         return Schema(
             tuple(
@@ -64,7 +63,7 @@ _DEEPEST = 30
 
 
 def spelled(arrow: pa.DataType, depth: int = 0) -> str:
-    """An Arrow type as DuckDB writes it, for types that DuckDB has and that cannot be read here; otherwise Arrow's own
+    """An Arrow type in DuckDB's spelling, for types that DuckDB has and that cannot be read here; otherwise Arrow's own
     name."""
     if depth > _DEEPEST:
         return ".."
@@ -110,13 +109,13 @@ def unique_names(names: list[str]) -> list[str]:
 
 
 Lost = Callable[[], None]
-"""Called where values had more digits than the type holds: nanoseconds."""
+"""Called if values had more digits than the type holds: nanoseconds."""
 
 
 def normalize(column: pa.ChunkedArray | pa.Array, kind: Type, lost: Lost = lambda: None) -> list[pa.Array]:
-    """The column as arrays of `kind`'s Arrow type (strings may stay dictionaries). Raises pa.ArrowInvalid where a value
-    does not fit, such as a timestamp in seconds beyond the range of microseconds. Nanoseconds are dropped downwards, so
-    that a time stays in its second, its window and its day; `lost` is called then."""
+    """The column as arrays of `kind`'s Arrow type (strings may stay dictionaries). Raises pa.ArrowInvalid if a value
+    does not fit, such as a timestamp in seconds beyond the range of microseconds. Nanoseconds are rounded down, so that
+    a time stays in its second, its window and its day; `lost` is then called."""
     if not kind.is_readable:
         raise pa.ArrowInvalid(f"a {kind} cannot be read")
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
@@ -180,12 +179,12 @@ def _small_parts(array: pa.Array) -> list[pa.Array]:
 
 
 def _micros(array: pa.Array, target: pa.DataType, lost: Lost) -> pa.Array:
-    """Nanoseconds as microseconds, downwards."""
+    """Nanoseconds as microseconds, rounded down."""
     return _floored(np.asarray(array.view(pa.int64()).fill_null(0)), array, lost).view(target)
 
 
 def _floored(nanos: np.ndarray, array: pa.Array, lost: Lost) -> pa.Array:
-    """Microseconds of nanoseconds, with the NULLs of `array`, where the nanoseconds are 0."""
+    """Nanoseconds as microseconds, with the NULLs of `array`, under which the nanoseconds are 0."""
     micros = nanos // 1000
     if (micros * 1000 != nanos).any():
         lost()
@@ -193,7 +192,7 @@ def _floored(nanos: np.ndarray, array: pa.Array, lost: Lost) -> pa.Array:
 
 
 def _from_int96(array: pa.Array, target: pa.DataType, lost: Lost) -> pa.Array:
-    """Timestamps of old Parquet files: the nanoseconds of a day, and its Julian number."""
+    """Timestamps of old Parquet files: the nanoseconds of a day, and its Julian day number."""
     parts = np.frombuffer(
         array.buffers()[1], dtype=[("nanos", "<i8"), ("day", "<i4")], count=len(array), offset=12 * array.offset
     )
@@ -205,7 +204,7 @@ def _from_int96(array: pa.Array, target: pa.DataType, lost: Lost) -> pa.Array:
 
 
 def _from_parquet_interval(array: pa.Array) -> pa.Array:
-    """Intervals of Parquet: months, days and milliseconds, in four bytes without a sign each."""
+    """Parquet intervals: months, days and milliseconds, as unsigned 4-byte integers."""
     stored = np.frombuffer(array.buffers()[1], "<u4", 3 * len(array), 12 * array.offset).reshape(-1, 3)
     stored = np.where(np.asarray(array.is_valid())[:, None], stored, 0)
     if (stored[:, :2] > _MAX_OFFSET).any():
@@ -221,7 +220,7 @@ def _from_parquet_interval(array: pa.Array) -> pa.Array:
 
 
 def _low_half(array: pa.Array) -> pa.Array:
-    """HUGEINTs of numbers with 256 bits: Arrow would look at their digits, of which a HUGEINT may have 39."""
+    """HUGEINTs from 256-bit numbers. Arrow's cast checks the digits, of which a HUGEINT may have 39."""
     words = np.frombuffer(array.buffers()[1], np.int64, 4 * len(array), 32 * array.offset).reshape(-1, 4)
     valid = np.asarray(array.is_valid())
     if ((words[:, 2:] != (words[:, 1:2] >> 63)).any(axis=1) & valid).any():
@@ -233,7 +232,7 @@ def _low_half(array: pa.Array) -> pa.Array:
 
 
 def _interval(array: pa.Array, lost: Lost) -> pa.Array:
-    """A duration as an INTERVAL of no months, no days and its time."""
+    """A duration as an INTERVAL with only a time part."""
     counts = np.asarray(array.view(pa.int64()).fill_null(0))
     scale = _UNIT_NANOS[array.type.unit]
     if len(counts) and max(abs(int(counts.min())), abs(int(counts.max()))) > (2**63 - 1) // scale:
@@ -250,7 +249,7 @@ def _interval(array: pa.Array, lost: Lost) -> pa.Array:
 
 
 def _whole_micros(array: pa.Array, lost: Lost) -> pa.Array:
-    """An INTERVAL whose time is in whole microseconds, which are what kernels hold."""
+    """An INTERVAL with its time in whole microseconds, as kernels store it."""
     if not len(array):
         return array
     parts = np.frombuffer(

@@ -1,9 +1,9 @@
-"""Columns of Python objects as Arrow arrays: one type for all values of a column, and no value changes on the way.
+"""Columns of Python objects as Arrow arrays: one type for all values of a column, and no value is changed.
 
-`frames` calls `array_of`. Arrow takes the type of what it meets first or counts as wider, and fits the rest in: a time
-is cut from its date, a time zone is lost, a number becomes a date. So the kinds of values are looked at before: those
-that go together become one kind here, or in Arrow where that is exact; all others are an error. Whole numbers past 64
-bits become UBIGINT or HUGEINT."""
+`frames` calls `array_of`. Arrow picks the type of the first or widest value and converts the rest: a time is cut from
+its date, a time zone is lost, a number becomes a date. So the kinds of values are checked first. Compatible kinds
+become one kind here, or in Arrow where that is exact; all others are an error. Integers past 64 bits become UBIGINT or
+HUGEINT."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("dates", (dt.date,)),
     ("times", (dt.time,)),
 )
-"""What a value is: the first that fits, for Python's True is a whole number, and its timestamps are dates."""
+"""The kind of a value: the first that fits, since Python's True is an integer, and its timestamps are dates."""
 _TOGETHER = ({"whole numbers", "floating-point numbers"}, {"whole numbers", "decimals"}, {"timestamps", "dates"})
 _MISSING = ("NaTType", "NAType")
-"""What pandas has for NULL, beside NaN, which is also a number."""
+"""The NULLs of pandas besides NaN, which is also a number."""
 _MIDNIGHT = dt.time()
 
 
@@ -43,8 +43,7 @@ def holds_objects(values: Any) -> bool:
 
 
 def array_of(values: Any) -> pa.Array:
-    """A list, an array or a series as an Arrow array. Raises an error of Arrow's, TypeError, ValueError or
-    OverflowError."""
+    """A list, an array or a series as an Arrow array. Raises an Arrow error, TypeError, ValueError or OverflowError."""
     if hasattr(values, "dtype") and not holds_objects(values):
         return pa.array(values)
     if any(
@@ -103,7 +102,7 @@ def _check_zones(values: list[Any], kinds: set[str | None]) -> None:
 
 
 def whole_numbers(values: Sequence[int | None]) -> pa.Array:
-    """Numbers some of which are past 64 bits with a sign."""
+    """Integers, some of which do not fit in a signed 64-bit integer."""
     present = [value for value in values if value is not None]
     for kind in (UBIGINT, HUGEINT):
         low, high = kind.bounds

@@ -1,8 +1,7 @@
-"""Opening sources: `open_source` by what a user names, `from_description` by what a plan file or a Spark task carries.
+"""Opens sources: `open_source` from a user's path, `from_description` from the data of a plan file or a Spark task.
 
-The session calls these for files in FROM and for `read_parquet`, `read_csv`, `read_json`. Kinds are found by the ending
-of the name, and where that says nothing, by the first bytes of the file.
-"""
+The session calls these for files in FROM and for `read_parquet`, `read_csv`, `read_json`. The kind is found by the file
+extension, or else by the first bytes of the file."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ def _open(kind: str, patterns: list[str], settings: dict[str, Any]) -> Source:
 
 
 def rejects_of(source: Any) -> CsvRejects | None:
-    """What a source keeps of the rows that it leaves out, if it does."""
+    """The rejected rows of a source, if it keeps them."""
     while source is not None:
         found = getattr(source, "rejects", None)
         if found is not None:
@@ -63,8 +62,8 @@ def rejects_of(source: Any) -> CsvRejects | None:
 
 
 def portable(source: Any) -> dict[str, Any] | None:
-    """The description of a source that another process can open; None for data in memory, for a pipe (whose bytes this
-    process has taken), and where the rows that are left out must come together here."""
+    """The description of a source that another process can open. None for in-memory data, for a pipe (this process has
+    read its bytes), and if rejected rows must be collected here."""
     if rejects_of(source) is not None or any(isinstance(path, PipePath) for path in getattr(source, "paths", ())):
         return None
     return source.describe()
@@ -122,7 +121,7 @@ def _kind_by_content(path: str) -> str:
 
 
 def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, their names in lower case; one that the kind does not know is an error naming the nearest."""
+    """The options, with lower-case names. An unknown option is an error that names the nearest."""
     known = _known_options(kind)
     checked = {}
     for name, value in options.items():

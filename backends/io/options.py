@@ -55,8 +55,8 @@ def character(options: Mapping[str, Any], *names: str) -> str | None:
 def check_marks(
     delimiter: str | None, quote: str | None, escape: str | None, comment: str | None = None, nulls: Sequence[str] = ()
 ) -> None:
-    """That no character of a CSV file has two meanings. Only a quote may be the escape as well; an empty one, or None,
-    is no character."""
+    """Check that no character of a CSV file has two meanings. Only the quote may also be the escape. An empty one, or
+    None, is no character."""
     marks = {"delim": delimiter, "quote": quote, "escape": escape, "comment": comment}
     stated = [(name, mark) for name, mark in marks.items() if mark]
     for i, (name, mark) in enumerate(stated):
@@ -68,7 +68,7 @@ def check_marks(
 
 
 def check_names(option: str, names: Sequence[str]) -> None:
-    """That the names of columns differ, whatever their case."""
+    """Check that column names differ, ignoring case."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
@@ -77,7 +77,7 @@ def check_names(option: str, names: Sequence[str]) -> None:
 
 
 def column_names(options: Mapping[str, Any], name: str) -> list[str]:
-    """An option that names columns, none where it is not given."""
+    """An option that names columns; empty if it is not given."""
     found = texts(options, name) or []
     if not all(map(str.strip, found)):
         raise SourceError(f"option {name}: the name of a column is empty")

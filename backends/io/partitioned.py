@@ -1,8 +1,7 @@
-"""Columns that are the same for a whole file: hive partitions in folder names, and the file's own name.
+"""Columns that are constant in a file: hive partitions in folder names, and the file's own name.
 
-`with_file_columns` puts them over a source of CSV, JSON or Arrow files, as DuckDB does: the columns of the file, then
-`filename` if it is asked for, then the partitions by name. Files whose partition values cannot pass a filter are not
-read."""
+`with_file_columns` adds them to a source of CSV, JSON or Arrow files, as DuckDB does: the columns of the file, then
+`filename` if requested, then the partitions by name. Files whose partition values cannot pass a filter are not read."""
 
 from __future__ import annotations
 
@@ -83,7 +82,7 @@ def _retyped(paths: tuple[str, ...], found: Partitions, stated: dict[str, Any]) 
 
 
 class PartitionedSource:
-    """A source whose files also have the values of `partitions`. A column of the file with such a name is replaced."""
+    """A source whose files also have the values of `partitions`. They replace a file column of the same name."""
 
     def __init__(self, source: Any, partitions: Partitions) -> None:
         self.source = source

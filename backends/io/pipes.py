@@ -1,12 +1,10 @@
-"""Pipes as files: what a pipe delivers is kept in a file without a name, so that it can be read as often as a query
-asks.
+"""Pipes as files: the bytes of a pipe are kept in an unnamed file, so that a query can read them any number of times.
 
-A `Pipe` is filled only as far as somebody reads. `/dev/stdin` and `/dev/fd/N` are kept for the session, so every query
-that names them sees the same rows. A FIFO has a new writer each time: it is read once in a statement, and anew in the
-next one.
+A `Pipe` is filled only as far as it is read. `/dev/stdin` and `/dev/fd/N` are kept for the session, so every query that
+names them sees the same rows. A FIFO has a new writer each time: it is read once per statement.
 
-Waiting for a writer ends when the run that reads is cancelled (`kernels/process/stopping.py`), or the session is closed
-(`Pipes.close`). Both are looked at ten times a second; Ctrl-C in the thread that waits is seen at once."""
+Waiting for a writer ends when the reading run is cancelled (`kernels/process/stopping.py`) or the session is closed
+(`Pipes.close`). Both are checked ten times a second; Ctrl-C in the waiting thread is seen at once."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ WAKE_MS = 100
 
 
 def is_pipe(path: str) -> bool:
-    """Whether what stands under a path can be read once only."""
+    """Whether the file at a path can be read only once."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -37,7 +35,7 @@ def is_pipe(path: str) -> bool:
 
 
 def is_fifo(path: str) -> bool:
-    """Whether a path is that of a pipe which has a new writer each time."""
+    """Whether a path is a FIFO, which has a new writer each time."""
     return descriptor_of(path) is None and is_pipe(path)
 
 
@@ -64,19 +62,19 @@ class Pipe:
         )
 
     def read(self, at: int, size: int, run: Stoppable | None) -> bytes:
-        """So many bytes from a place, fewer only at the end of the pipe."""
+        """`size` bytes from an offset; fewer only at the end of the pipe."""
         while self.bytes < at + size and not self.ended:
             self._take(at + size, run)
         return os.pread(self._file.fileno(), max(0, min(size, self.bytes - at)), at)
 
     def stored_path(self) -> str:
-        """A path under which all of it is an ordinary file."""
+        """A path under which all of its bytes are an ordinary file."""
         while not self.ended:
             self._take(self.bytes + 1, stopping.current())
         return f"/proc/self/fd/{self._file.fileno()}"
 
     def _take(self, wanted: int, run: Stoppable | None) -> None:
-        """Wait for some bytes, or the end, unless another thread has them by now."""
+        """Wait for some bytes, or the end, unless another thread has read them by now."""
         while not self._lock.acquire(timeout=WAKE_MS / 1000):
             self._check(run)
         try:
@@ -87,7 +85,7 @@ class Pipe:
                 self.ended = True
                 self._let_go()
             while part:
-                # Readers look at the count without the lock: it follows the bytes.
+                # Readers check the count without the lock, so it is updated after the bytes.
                 written = os.pwrite(self._file.fileno(), part, self.bytes)
                 self.bytes += written
                 part = part[written:]
@@ -99,7 +97,7 @@ class Pipe:
         poll.register(self._source, select.POLLIN)
         while True:
             self._check(run)
-            # A FIFO that no writer has opened yet is not at its end: nothing is ready then.
+            # A FIFO without a writer yet is not at its end: nothing is ready then.
             if poll.poll(WAKE_MS):
                 with suppress(BlockingIOError):
                     return os.read(self._source, PART_BYTES)
@@ -125,7 +123,7 @@ class PipeReader(io.RawIOBase):
     def __init__(self, pipe: Pipe):
         super().__init__()
         self._pipe, self._at = pipe, 0
-        # Asked for here: pyarrow reads in threads of its own.
+        # Looked up here, since pyarrow reads in its own threads.
         self._run = stopping.current()
 
     def readable(self) -> bool:
@@ -153,7 +151,7 @@ class Pipes:
         self._closing = threading.Event()
 
     def path(self, path: str, statement: dict[Any, Pipe] | None = None) -> str:
-        """The path with its bytes if it is that of a pipe. `statement` has the FIFOs that this statement has opened."""
+        """The path with its bytes if it is a pipe. `statement` has the FIFOs that this statement has opened."""
         if isinstance(path, PipePath) or not is_pipe(path):
             return path
         status = os.stat(path)
@@ -167,6 +165,6 @@ class Pipes:
         return found
 
     def close(self) -> None:
-        """Who waits for a pipe is let go."""
+        """Release everyone who waits for a pipe."""
         self._closing.set()
         self._kept = {}

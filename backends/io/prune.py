@@ -1,8 +1,7 @@
-"""Skipping by statistics: whether a filter can be true for any row of a part whose columns' bounds are known.
+"""Skipping by statistics: whether a filter can be true for any row of a part with known column bounds.
 
-`may_match` is asked by sources for each file and row group. It may answer True for any filter that it does not
-understand, and answers False only where no row can pass: NULLs never satisfy a comparison, NaN is above every number.
-"""
+Sources call `may_match` for each file and row group. It may return True for any filter that it does not understand, and
+returns False only if no row can pass: NULLs never satisfy a comparison, and NaN is above every number."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 @dataclass(frozen=True)
 class Bounds:
-    """What holds for a column in a part: all its non-NULL values lie in [low, high] (stored form; None = unknown), and
+    """What is known of a column in a part: all non-NULL values are in [low, high] (stored form; None = unknown), and
     how many of its `rows` are NULL (None = unknown)."""
 
     low: Any
@@ -39,7 +38,7 @@ def columns_of(filter: Expr | None) -> tuple[str, ...]:
 
 
 def conjuncts(filter: Expr | None) -> list[Expr]:
-    """The parts of a filter that all must hold."""
+    """The conjuncts of a filter."""
     found, stack = [], [] if filter is None else [filter]
     while stack:
         node = stack.pop()
@@ -118,7 +117,7 @@ def _compare(op: str, left: Expr, right: Expr, bounds: Mapping[str, Bounds]) -> 
         return False
     value = right.value
     if isinstance(value, str):
-        # Bounds of strings are compared as bytes: truncated ones need not be whole characters.
+        # String bounds are compared as bytes: truncated bounds may end inside a character.
         value = value.encode("utf-8", "surrogatepass")
     if left.type.is_float and (op in (">", ">=", "<>") or value != value):
         return True  # statistics leave NaN out, and NaN is above every number

@@ -41,8 +41,8 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How the values of a column are written: the order of year, month and day, or an explicit strptime format; and
-    what stands before the fraction of a number, and between its thousands (empty for nothing)."""
+    """How the values of a column are written: the order of year, month and day, or an explicit strptime format; the
+    decimal separator and the thousands separator (empty for none)."""
 
     order: str = "ymd"
     strptime: str | None = None
@@ -186,7 +186,7 @@ _DATED_TESTS: tuple[tuple[Type, Callable[[str, str], bool]], ...] = (
 )
 
 
-# The common shapes at the speed of one regular expression; what they do not match is looked at value by value.
+# Regular expressions check the common forms in bulk. Values that do not match are checked one by one.
 _BULK = (
     (BIGINT, re.compile(r"(?:(?:0|[1-9][0-9]{0,17}|-[0-9]{1,18})\n)+\Z")),
     (DOUBLE, re.compile(r"(?:-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]*)?\n)+\Z")),
@@ -273,8 +273,8 @@ def _rounded(text: str, scale: int) -> int | None:
 
 
 def _decimals(values: list[int | None], arrow: pa.DataType) -> pa.Array:
-    """Decimals and HUGEINTs by their bytes: these have room for the 39 digits of a HUGEINT, and Python's Decimal would
-    round to 28."""
+    """Decimals and HUGEINTs by their bytes, which hold the 39 digits of a HUGEINT. Python's Decimal would round to
+    28."""
     data = b"".join((value or 0).to_bytes(16, "little", signed=True) for value in values)
     valid = None if None not in values else pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
     return pa.Array.from_buffers(arrow, len(values), [valid, pa.py_buffer(data)])
@@ -298,7 +298,7 @@ _NANOSECONDS = re.compile(rb"\.[0-9]{6}[0-9]*[1-9]")
 
 
 def has_nanoseconds(text: str | bytes) -> bool:
-    """Whether a time has digits that microseconds do not hold."""
+    """Whether a time has more digits than microseconds."""
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     return len(raw) > 15 and _NANOSECONDS.search(raw) is not None
 
@@ -306,9 +306,9 @@ def has_nanoseconds(text: str | bytes) -> bool:
 def convert_text(
     array: pa.Array, kind: Type, format: TextFormat = ISO, lost: Callable[[], None] = lambda: None
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Text as values of `kind`, each distinct one converted once; and which rows could not be, if any. Dates and times
-    in the usual form go through pyarrow's cast, whose grammar is within ours; it leaves times with nanoseconds to us,
-    of which `lost` is told."""
+    """Text as values of `kind`, with each distinct text converted once; and which rows failed, if any. Dates and times
+    in the usual form go through pyarrow's cast, which accepts a subset of our grammar. It refuses times with
+    nanoseconds, which are converted here and reported to `lost`."""
     if kind.name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ") and format == ISO and array.type == pa.string():
         try:
             return array.cast(kind.to_arrow()), None

@@ -1,8 +1,8 @@
-"""Columns as text, written as DuckDB writes them: what CSV and JSON files hold for each value.
+"""Columns as text in DuckDB's spelling, for CSV and JSON files.
 
-`texts` gives a string array per column (NULL stays NULL); `json_texts` the same as JSON literals. Both work on whole
-columns with pyarrow where its spelling is DuckDB's, and value by value for the rest (floats, intervals, far dates).
-"""
+`texts` returns a string array per column (NULL stays NULL), `json_texts` the same as JSON literals. Both convert whole
+columns with pyarrow where its spelling equals DuckDB's, and the rest value by value (floats, intervals, dates far
+away)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tsql.kernels.process.arrow_compute import pc
 
 _DAY_US = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""0001-01-01 and 9999-12-31: the years for which pyarrow's spelling is ours."""
+"""0001-01-01 and 9999-12-31: between them, pyarrow's spelling equals ours."""
 _JSON_SPECIAL = '["\\\\\\x00-\\x1f]'
 _JSON_ESCAPES = {i: f"\\u{i:04X}" for i in range(32)} | {
     8: "\\b",

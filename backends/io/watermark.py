@@ -32,15 +32,15 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 DROP, ADJUST, ERROR, INTO = POLICIES = ("DROP", "ADJUST", "ERROR", "INTO")
 NEVER = -(2**63)
-"""The watermark before anything is known."""
+"""The watermark before any row."""
 
 DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
 class Watermark:
-    """WATERMARK FOR column AS expression, with what it says of late rows. `expression` is bound over the columns of the
-    stream and gives a time; `text` is how it was written; `into` is the table of ON LATE INTO."""
+    """WATERMARK FOR column AS expression, with its handling of late rows. `expression` is bound over the columns of the
+    stream and returns a time; `text` is its source text; `into` is the table of ON LATE INTO."""
 
     column: str
     text: str
@@ -53,7 +53,7 @@ class Watermark:
 
 @dataclass
 class Counts:
-    """What has happened to rows so far."""
+    """Counts of rows by what happened to them."""
 
     rows: int = 0
     without_time: int = 0
@@ -62,8 +62,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class CheckedBatch:
-    """What a batch has become. `late` has the rows for the table of ON LATE INTO; `punctuation` promises that no later
-    row is before it (None: nothing is promised yet)."""
+    """A batch after the check. `late` has the rows for the table of ON LATE INTO. `punctuation` promises that no later
+    row is before it (None: no promise yet)."""
 
     batch: pa.RecordBatch
     late: pa.RecordBatch | None
@@ -72,10 +72,10 @@ class CheckedBatch:
 
 
 class Lateness:
-    """The watermark of a source, by the batches that come from its partitions.
+    """Tracks the watermark of a source over the batches of its partitions.
 
     marks: the values of the watermark expression for the rows of a batch. Call `consume` for each batch and `tick` from
-    time to time; both take the clock (microseconds of a clock that never goes back), so that a run can be repeated."""
+    time to time. Both take the time of a monotonic clock in microseconds, so that a run can be repeated."""
 
     def __init__(
         self, watermark: Watermark, marks: Callable[[pa.RecordBatch], pa.Array], partitions: int = 1, clock_us: int = 0
@@ -90,7 +90,7 @@ class Lateness:
 
     @property
     def current(self) -> int | None:
-        """The watermark of the source; None before there is one."""
+        """The watermark of the source; None if there is none yet."""
         return None if self._current == NEVER else self._current
 
     @property
@@ -118,12 +118,12 @@ class Lateness:
         return CheckedBatch(kept, left, self.current, self.punctuation)
 
     def tick(self, clock_us: int) -> int | None:
-        """The punctuation at a time of the clock: partitions that idle no longer hold the others up."""
+        """The punctuation at a clock time: idle partitions no longer hold the others up."""
         self._current = max(self._current, self._least(clock_us))
         return self.punctuation
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return {
             "current": self._current,
             "marks": list(self._marks),
@@ -131,7 +131,7 @@ class Lateness:
         }
 
     def restore(self, state: dict[str, Any], clock_us: int = 0) -> None:
-        """Go on from a checkpoint; every partition counts as heard of now."""
+        """Continue from a checkpoint. Every partition counts as active now."""
         self._current, self._marks = state["current"], list(state["marks"])
         self.counts = Counts(*state["counts"])
         self._heard = [clock_us] * len(self._marks)
@@ -146,8 +146,8 @@ class Lateness:
         return np.maximum(np.minimum(running, others), self._current)
 
     def _least(self, clock_us: int, without: int | None = None) -> int:
-        """The least watermark of the partitions that count; of none of them, one that bounds nothing (with `without`)
-        or says nothing."""
+        """The minimum watermark of the partitions that count. If there are none: a value without effect (with
+        `without`), or no watermark."""
         counted = [
             mark for number, mark in enumerate(self._marks) if number != without and not self._idles(number, clock_us)
         ]
@@ -188,7 +188,7 @@ def micros(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _from_micros(times: np.ndarray, like: pa.Array) -> pa.Array:
-    """Times in the type of a column, with its NULLs; a DATE is the first day that is not before the time."""
+    """Times in the type of a column, with its NULLs. For a DATE, the first day that is not before the time."""
     missing = np.asarray(pc.is_null(like)) if like.null_count else None
     if pa.types.is_date(like.type):
         return pa.array((-(-times // DAY_US)).astype(np.int32), pa.int32(), mask=missing).view(pa.date32())
@@ -200,7 +200,7 @@ def _minus(time: int, length: int) -> int:
 
 
 def _below(times: np.ndarray, length: int) -> np.ndarray:
-    """The times less a length; NEVER stays as it is."""
+    """The times minus a length. NEVER stays unchanged."""
     return np.where(times < NEVER + length, NEVER, times - length) if length else times
 
 

@@ -1,11 +1,11 @@
-"""Files and folders that appear when they are whole: written beside their target under another name, then renamed.
+"""Atomic writes: files and folders are written under a temporary name beside their target, then renamed.
 
-`writers`, COPY with PARTITION_BY, and everything that writes plans and results call this. What is kept of a target that
-is there: a symbolic link stays one (the file behind it is replaced), and so do its mode, and its owner where the system
-lets us.
+Used by `writers`, COPY with PARTITION_BY, and everything that writes plans and results. An existing target keeps some
+properties: a symbolic link stays a link (its file is replaced), the mode is kept, and so is the owner where the system
+allows it.
 
-While it is written a file is called `.name.12345678.partial`, and its writer holds a lock on it. So a later writer to
-the same place knows which of them a dead process has left (their locks are free), and removes them."""
+During the write a file is called `.name.12345678.partial`, and its writer holds a lock on it. So a later writer to the
+same place can tell which files a dead process left behind (they are not locked), and removes them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _RENAME_EXCHANGE, _HERE = 2, -100
 
 
 def write_whole(path: str | os.PathLike[str], fill: Callable[[BinaryIO], None]) -> None:
-    """Have `fill` write a file, which is then at `path`. If it fails, what was there is as it was; what is no file,
-    such as a pipe, or is open already (`descriptors`), is written to as it comes. Raises OSError."""
+    """Have `fill` write a file, which then appears at `path`. If it fails, the old file is unchanged. A target that is
+    no regular file, such as a pipe, or that is already open (`descriptors`), is written directly. Raises OSError."""
     descriptor = descriptor_of(path)
     if descriptor is not None:
         with open_to_write(descriptor) as stream:
@@ -50,7 +50,7 @@ def write_whole(path: str | os.PathLike[str], fill: Callable[[BinaryIO], None]) 
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text as a whole file."""
+    """Write a text file atomically."""
 
     def fill(stream: BinaryIO) -> None:
         stream.write(text.encode("utf-8"))
@@ -60,8 +60,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 @contextmanager
 def whole_folder(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
-    """A new folder to write into; at the end it is at `path`. What is there already goes with `overwrite`; otherwise
-    only files that are in the new folder, too, are replaced, one by one."""
+    """A new folder to write into, which appears at `path` at the end. With `overwrite` the old folder is removed;
+    otherwise only files that are also in the new folder are replaced, one by one."""
     if descriptor_of(path) is not None:
         raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     target = real_path(path)
@@ -87,7 +87,7 @@ def real_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _beside(target: Path, make: Callable[[Path], int]) -> Iterator[tuple[Path, int]]:
-    """A locked file or folder beside the target, under a name of its own, which is gone at the end in any case."""
+    """A locked file or folder beside the target, under its own name. It is removed at the end in any case."""
     remove_leftovers(target)
     partial, descriptor = _locked(target, make)
     try:
@@ -103,7 +103,7 @@ def _locked(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
         descriptor = make(partial)
         with suppress(OSError):  # some file systems have no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Another writer may have taken it for a leftover before it was locked.
+        # Another writer may have removed it as a leftover before it was locked.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.stat(partial), os.fstat(descriptor)):
                 return partial, descriptor
@@ -120,7 +120,7 @@ def _new_folder(path: Path) -> int:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove what writers to this target have left that are no more."""
+    """Remove the files that dead writers to this target have left."""
     pattern = re.compile(re.escape(f".{_stem(target)}.") + r"[0-9a-f]{8}\.partial")
     with suppress(OSError), os.scandir(target.parent) as entries:
         left = [Path(entry.path) for entry in entries if pattern.fullmatch(entry.name) and not entry.is_symlink()]
@@ -135,7 +135,7 @@ def remove_leftovers(target: Path) -> None:
 
 
 def _stem(target: Path) -> str:
-    """The name of the target, or what stands for it where a longer name would be too long."""
+    """The name of the target, or a substitute if the longer name would be too long."""
     raw = os.fsencode(target.name)
     return (
         target.name if len(raw) <= _LONGEST_NAME else f"{os.fsdecode(raw[:64])}-{hashlib.sha256(raw).hexdigest()[:16]}"
@@ -150,7 +150,7 @@ def _remove(path: Path) -> None:
 
 
 def _take_over(descriptor: int, target: Path) -> None:
-    """Give a new file the owner and the mode of the one that it will replace, before anything is in it."""
+    """Give a new file the owner and mode of the file it will replace, before anything is written."""
     try:
         known = os.stat(target)
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def _take_over(descriptor: int, target: Path) -> None:
 
 
 def _exchange(new: Path, old: Path) -> None:
-    """Let two folders change places, at once where the system can do that. What was there is then at `new`."""
+    """Swap two folders, atomically if the system can. The old folder is then at `new`."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is not None and rename(_HERE, os.fsencode(new), _HERE, os.fsencode(old), _RENAME_EXCHANGE) == 0:
         return

@@ -1,7 +1,7 @@
 """Results as files: `write` streams batches as CSV, JSON (one object per line), Arrow IPC or Parquet.
 
-Called by `Relation.write` and the command line. One batch is held at a time (Parquet: one row group). A file appears
-when it is whole (`whole_files`), so that a query that fails leaves no half file and no target harmed."""
+Called by `Relation.write` and the command line. One batch is held at a time (Parquet: one row group). Files are written
+atomically (`whole_files`), so a failed query leaves no partial file and does not harm the target."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _QUOTED = '[",\\n\\r#]|^$'
 
 @dataclass
 class WriteOptions:
-    """How a file is written. `compression` None means the usual one of the format, or what the name of the file says.
-    `force_quote` names columns whose values are always quoted, `quote_all` does so for all."""
+    """How a file is written. `compression` None means the default of the format, or what the file name says.
+    `force_quote` names columns whose values are always quoted; `quote_all` quotes all."""
 
     header: bool = True
     delimiter: str = ","
@@ -53,7 +53,7 @@ def write(
     target: str | os.PathLike[str] | BinaryIO,
     options: WriteOptions = _DEFAULTS,
 ) -> int:
-    """Write all batches to a path or an open binary file; the number of rows written. `kind` is csv, json, arrow or
+    """Write all batches to a path or an open binary file, and return the number of rows. `kind` is csv, json, arrow or
     parquet."""
     if kind not in WRITERS:
         raise SourceError(f"unknown format {kind}", hint=f"formats are {', '.join(WRITERS)}")
@@ -115,7 +115,7 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches small enough that the text of one fits 32-bit offsets, whatever it holds in practice."""
+    """Batches small enough for the text of one to fit in 32-bit offsets, for all practical contents."""
     for batch in batches:
         for start in range(0, batch.num_rows, SLICE_ROWS):
             yield batch.slice(start, SLICE_ROWS)
@@ -124,7 +124,7 @@ def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def write_csv(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS
 ) -> None:
-    """A header, then a line per row; NULL is nothing (or a given text), a string that could be read as NULL is
+    """A header, then one line per row. NULL is empty (or a given text); a string that could be read as NULL is
     quoted."""
     always = {name.lower() for name in (schema.names if options.quote_all else options.force_quote or ())}
     if options.header:
@@ -163,7 +163,7 @@ def _quoted(column: pa.Array, options: WriteOptions, always: bool = False) -> pa
     if options == _DEFAULTS:
         pattern = _QUOTED
     else:
-        # A value that reads as NULL is quoted; so is an empty one where NULL is written as nothing.
+        # A value that reads as NULL is quoted, and so is an empty one if NULL is written as nothing.
         pattern = f"[\\n\\r#{re.escape(quote)}{re.escape(options.delimiter)}]|^{re.escape(options.null)}$"
     special = pc.is_valid(column) if always else pc.match_substring_regex(column, pattern)
     if not pc.any(special).as_py():
@@ -175,7 +175,7 @@ def _quoted(column: pa.Array, options: WriteOptions, always: bool = False) -> pa
 def write_json(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS
 ) -> None:
-    """One object per line; with the option `array`, these in brackets and with commas between them."""
+    """One object per line; with the option `array`, in brackets and separated by commas."""
     if options.array:
         _write_array(batches, schema, stream)
         return
@@ -220,7 +220,7 @@ def write_parquet(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS
 ) -> None:
     """Parquet with row groups of DuckDB's size; decimals up to 18 digits as integers, which read fastest."""
-    # With all the file systems that it knows it takes 30 ms to import.
+    # Imported here: with all its file systems, the import takes 30 ms.
     import pyarrow.parquet as pq
 
     for field in schema:

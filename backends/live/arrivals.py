@@ -1,4 +1,4 @@
-"""Rows that have arrived, as fragments take them: batches, or parts of files."""
+"""Rows that have arrived, as input of fragments: batches, or parts of files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tsql.planner.physical.step import Step
 
 
 class Batches(ArrivedRows):
-    """Rows that have arrived, in Arrow's columns; those that the scan does not need are left."""
+    """Arrived rows as Arrow columns. Columns that the scan does not need are dropped."""
 
     def __init__(self, given: pa.RecordBatch | pa.Table, step: Step):
         batches = given.to_batches() if isinstance(given, pa.Table) else [given]
@@ -35,7 +35,7 @@ class Batches(ArrivedRows):
 
 
 class Splits(ArrivedRows):
-    """Parts of a source; they are read when a fragment asks for their rows."""
+    """Parts of a source, read when a fragment needs their rows."""
 
     def __init__(self, step: Scan, splits: list[Split]):
         self.step, self.splits = step, splits
@@ -52,7 +52,7 @@ class Splits(ArrivedRows):
 
 
 class DealtBatches(BatchData):
-    """Batches in shards of about the same length; the first row has the position `first`."""
+    """Batches in shards of about equal length. The first row has the position `first`."""
 
     def __init__(self, step: Input, batches: list[pa.RecordBatch], shards: int, engine: Engine):
         super().__init__(step.schema, {}, lambda: enumerate(batches), engine.run)
@@ -82,7 +82,7 @@ def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
         except pa.ArrowInvalid as error:
             raise SourceError(f"{step.name}: {field.name}: {error}") from error
         if (not field.nullable or field.name in getattr(step, "filled", ())) and arrays[-1].null_count:
-            # The plan may rest on it: NOT IN is another join where a column has no NULLs.
+            # The plan may rely on it: NOT IN is a different join if a column has no NULLs.
             raise SourceError(
                 f"{step.name}: {field.name}: a NULL has come, and the plan was made for a table that has none in it"
             )
@@ -92,8 +92,8 @@ def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
 
 
 def stored_time(time_us: int, kind: Type) -> int:
-    """The least value of a time column that is not before a time."""
+    """The smallest value of a time column that is not before a time."""
     if kind.name != "DATE":
         return max(-INFINITE, min(time_us, INFINITE))
-    # Dates reach further than times: only the infinite time stands for the infinite date.
+    # Dates have a wider range than times: only the infinite time maps to the infinite date.
     return -INFINITE_DAY if time_us == -INFINITE else max(-INFINITE_DAY, min(-(-time_us // DAY_US), INFINITE_DAY))

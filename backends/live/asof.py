@@ -1,8 +1,8 @@
-"""ASOF joins live: a left row finds its partner when the right rows have come past it.
+"""Live ASOF joins: a left row finds its match when the right side has passed its time.
 
-State: left rows that wait, and right rows, of which the ones go that a later one of their key stands before, for all
-left rows that are held or to come. Only joins that look back in time do that (`left >= right`, `>`); one that looks
-ahead with a tolerance waits for so long, and any other until the right side has ended."""
+State: waiting left rows, and right rows. A right row is dropped when a later row of the same key is nearer for every
+left row held or to come. That only works for joins that look back in time (`left >= right`, `>`). A join that looks
+ahead with a tolerance waits that long; any other join waits until the right side has ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AsofJoins(LiveOperator):
             else step.tolerance.value[1] * DAY_US + step.tolerance.value[2]
         )
         self.ahead = 0 if self.looks_back else ahead
-        """How far behind a left row's time its partner may be; None if it may be anywhere."""
+        """How far after a left row's time its match may be; None if it may be anywhere."""
         self.why = (
             "holds left rows until the right side has passed them, and the right rows nearest to them"
             if self.ahead is not None
@@ -42,18 +42,18 @@ class AsofJoins(LiveOperator):
         self.needed = self._needed() if self.looks_back and step.condition is None else None
 
     def _waiting(self) -> tuple[Fragment, Fragment]:
-        """The left rows that have their partner, or will have none, and the others. What they wait for has passed a
-        time `ahead` of it."""
+        """The left rows whose match (or lack of one) is known, and the others. A left row is known once the right side
+        has passed its time plus `ahead`."""
         passed = unless_null(
             compare(self.left, "<=" if self.step.at.name == ">" else "<", parameter("time", self.left.type))
         )
         return self.filtered(0, passed), self.filtered(0, negated(passed))
 
     def _needed(self) -> Fragment:
-        """The right rows that may be nearest to a left row from a time on."""
+        """The right rows that may be nearest to a left row from a given time on."""
         leaf = self.leaf(1)
         by = tuple(k.right for k in self.step.keys)
-        # A row without a time matches nothing, and would stand behind all others.
+        # A row without a time matches nothing, and would sort after all others.
         timed = Filter((leaf,), predicate=Call("is_not_null", (self.right,), BOOLEAN))
         following = Window(
             (timed,),
@@ -92,7 +92,7 @@ class AsofJoins(LiveOperator):
         return found
 
     def _first(self) -> int | None:
-        """A time before which no left row is, held or to come."""
+        """A lower bound on the times of left rows, held or to come."""
         waits = self.progress[1].lower(self.right) if self.held[0].rows else None
         if self.held[0].rows and waits is None:
             return None

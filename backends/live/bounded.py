@@ -1,10 +1,10 @@
-"""Runs a plan whose scans have `progress`: files are read in the order of a time, and what has passed is given and
-forgotten on the way.
+"""Runs a plan whose scans have `progress`: files are read in time order, and finished results are output and dropped on
+the way.
 
-Parts of files (row groups) are read in the order of the least time in each, those of which nothing is known first, some
-for each thread at once. After them the least time of those that are left is a punctuation. So the states of a year of
-windows are never there together, if the files are anything like in order; if they are not, all of it is the same and
-nothing is forgotten early."""
+Parts of files (row groups) are read in the order of their minimum time, those with unknown times first, several per
+thread at once. After each round, the minimum time of the remaining parts is a punctuation. So the states of a year of
+windows are never in memory together, if the files are roughly in order. If they are not, the result is the same but
+nothing is dropped early."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Timed = tuple[int | None, Split]
 
 
 def scans_of(plan: PhysicalPlan) -> list[Scan]:
-    """The scans that say how far they have come."""
+    """The scans that report progress."""
     return [s for s in plan.root.walk() if isinstance(s, Scan) and s.progress is not None]
 
 
 def batches_by_time(plan: PhysicalPlan, run: Run, interpret: bool = False) -> Iterator[pa.RecordBatch]:
-    """The result of a plan that has such scans."""
+    """The result of a plan with such scans."""
     scans = scans_of(plan)
     from tsql.backends.live.arrivals import Splits
     from tsql.backends.live.query import LiveQuery
@@ -41,7 +41,7 @@ def batches_by_time(plan: PhysicalPlan, run: Run, interpret: bool = False) -> It
             yield from query.punctuate(scan.name)
     while any(left.values()):
         run.check()
-        # The scan that is behind the others goes on: what waits for it can be let go.
+        # Advance the scan that is furthest behind: others wait for it.
         scan = min((s for s in scans if left[s.name]), key=lambda s: _first(left[s.name]))
         parts, left[scan.name] = _round(left[scan.name])
         yield from query.take(scan.name, Splits(scan, parts))
@@ -51,7 +51,7 @@ def batches_by_time(plan: PhysicalPlan, run: Run, interpret: bool = False) -> It
 
 
 def timed_splits(scan: Scan) -> list[Timed]:
-    """The parts of a scan with the least time in each (microseconds), in its order; those without one first."""
+    """The parts of a scan with the minimum time of each (microseconds), in that order; parts without one first."""
     unit = DAY_US if scan.schema[scan.progress].type.name == "DATE" else 1
     found: list[Timed] = []
     for split in scan.source.splits(scan.columns, scan.where):
@@ -61,12 +61,12 @@ def timed_splits(scan: Scan) -> list[Timed]:
 
 
 def _first(parts: list[Timed]) -> int:
-    """A time before which no row of the parts is."""
+    """A lower bound on the times of the rows in these parts."""
     return -(2**63) + 1 if parts[0][0] is None else parts[0][0]
 
 
 def _round(parts: list[Timed]) -> tuple[list[Split], list[Timed]]:
-    """The parts that are read together, and the others."""
+    """The parts that are read together, and the rest."""
     taken, rows = 0, 0
     while taken < len(parts) and (rows < cost.PROGRESS_ROWS or parts[taken][0] is None):
         rows += parts[taken][1].rows or cost.PROGRESS_ROWS

@@ -1,8 +1,7 @@
-"""Windows of so many rows, live: a window is given when all of its rows are there and no row to come can stand before
-them.
+"""Live windows of N rows: a window is output when all of its rows have arrived and no later row can precede them.
 
-State: the rows behind the last window of each key, and how many windows each key has had, by which the next ones are
-numbered."""
+State: the rows after the last window of each key, and the number of windows of each key so far, which numbers the next
+ones."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from tsql.planner.physical.step import Step
 
 
 class CountWindows(LiveOperator):
-    """A combine step over windows of rows that follow each other."""
+    """A combine step over windows of consecutive rows."""
 
     why = "holds the rows behind the last full window of each key"
 
@@ -45,7 +44,7 @@ class CountWindows(LiveOperator):
         self.left = Fragment(engine, self._left(is_final))
 
     def _renumbered(self, windows: Step) -> Step:
-        """The windows of a walk, numbered behind those before it."""
+        """The windows of a walk, numbered after the earlier ones."""
         step, before = self.step, given("numbered", self.numbered.schema)
         keys = tuple(
             JoinKey(Column(n, windows.schema[n].type), Column(f"of_{n}", windows.schema[n].type), True) for n in step.by
@@ -68,7 +67,7 @@ class CountWindows(LiveOperator):
         )
 
     def _counted(self) -> Step:
-        """How many windows each key has had."""
+        """The number of windows of each key so far."""
         step, schema = self.step, self.numbered.schema
         number = Call("+", (Column(step.windows.id, BIGINT), Literal(1, BIGINT)), BIGINT)
         keys: tuple[tuple[str, Expr], ...] = tuple((f"of_{n}", Column(n, step.schema[n].type)) for n in step.by)
@@ -80,7 +79,7 @@ class CountWindows(LiveOperator):
         )
 
     def _left(self, is_final: Expr) -> Step:
-        """The rows that are in no full window of final rows."""
+        """The rows that are not in a full window of final rows."""
         leaf, size = self.leaf(0), Literal(self.step.windows.size, BIGINT)
         by = tuple(Column(n, leaf.schema[n].type, leaf.schema[n].nullable) for n in self.step.by)
         calls = (

@@ -1,5 +1,4 @@
-"""Parts of a plan that are run again and again over rows that are held: `Fragment` is such a part with inputs in the
-place of the steps below."""
+"""`Fragment`: a part of a plan that runs repeatedly over held rows, with inputs in place of the steps below it."""
 
 from __future__ import annotations
 
@@ -25,24 +24,24 @@ from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.step import PhysicalPlan, Step
 
 SPREAD_ROWS = 50_000
-"""Fewer rows are not dealt to several shards."""
+"""Fewer rows than this are not spread over several shards."""
 
 MANY_CHUNKS = 64
-"""So many chunks of held rows are made one."""
+"""From this many chunks on, held rows are concatenated."""
 
 LEAST_BYTES = 16 << 20
-"""A fragment has at least so much memory, however much is held."""
+"""The least memory of a fragment, however much is held."""
 
 Rows = list[Chunk]
 
 
 class ArrivedRows:
-    """Rows that a scan gives, before any kernel has seen them."""
+    """Rows from a scan, before any kernel has processed them."""
 
     rows: int
 
     def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
-        """The rows as the input of a fragment that an execution runs."""
+        """The rows as the input of a fragment in an execution."""
         raise NotImplementedError
 
 
@@ -51,24 +50,24 @@ Given = Rows | ArrivedRows
 
 @dataclass
 class Engine:
-    """What all fragments of a live query share. interpret: with the interpreter in the place of LLVM."""
+    """Shared by all fragments of a live query. interpret: use the interpreter instead of LLVM."""
 
     shards: int
     run: Run
     interpret: bool = False
     held_bytes: int = 0
-    """What the operators of the query hold; fragments have what is left of memory_limit."""
+    """Bytes held by the operators of the query. Fragments get the rest of memory_limit."""
     next_position: int = 0
-    """Rows are numbered through all runs of fragments: `first` and `last` compare states of rows that have come at
+    """Rows are numbered across all runs of fragments: `first` and `last` compare states of rows that arrived at
     different times."""
 
     def positions(self, rows: int) -> int:
-        """The position of the first of so many rows that a fragment is given now."""
+        """The position of the first of `rows` rows that a fragment gets now."""
         first, self.next_position = self.next_position, self.next_position + rows
         return first
 
     def execute(self, kernels: Kernels, parameters: dict[str, Any]) -> Execution:
-        """An execution of its own for each run of a fragment; counts and cancellation are those of the query."""
+        """A new execution for each run of a fragment. Counts and cancellation are those of the query."""
         run = self.run
         settings = run.settings
         if settings.memory_limit is not None:
@@ -83,7 +82,7 @@ class Engine:
         return Execution(mine.shares(run), kernels, self.interpret, inputs={})
 
     def finish(self, execution: Execution) -> None:
-        """Add what a run of a fragment has counted and measured to that of the query, and free what it holds."""
+        """Add the counts and timings of a fragment's run to the query, and free what it holds."""
         execution.tell()
         execution.close()
         mine, run = execution.run, self.run
@@ -97,7 +96,7 @@ class Engine:
 
 
 def value_name(name: str) -> str:
-    """What a value of a live query is called among the parameters: as no parameter of a query can be."""
+    """The parameter name of a live query's value. No parameter of a query can have this name."""
     return f"live {name}"
 
 
@@ -107,7 +106,7 @@ def count(given: Given) -> int:
 
 
 def graft(top: Step, cuts: dict[int, Step], shards: int) -> Step:
-    """The part of a plan above some steps, over others in their place (by id); movement goes to `shards` shards."""
+    """The part of a plan above some steps, with others in their place (by id). Movement uses `shards` shards."""
     done: dict[int, Step] = dict(cuts)
     stack = [top]
     while stack:
@@ -128,13 +127,14 @@ def graft(top: Step, cuts: dict[int, Step], shards: int) -> Step:
 
 
 def given(name: str, schema: Schema) -> Input:
-    """The leaf of a fragment: rows that are handed in under a name."""
+    """The leaf of a fragment: rows passed in under a name."""
     return Input((), fields=schema, name=name)
 
 
 @dataclass
 class Fragment:
-    """A part of a plan; `inputs` by name. `output`: the columns and names of a result that leaves as batches."""
+    """A part of a plan, with `inputs` by name. `output`: the columns and names of a result that is returned as
+    batches."""
 
     engine: Engine
     top: Step
@@ -142,15 +142,15 @@ class Fragment:
     inputs: dict[str, Input] = field(default_factory=dict)
     kernels: Kernels = field(default_factory=Kernels)
     gives_of_nothing: bool = False
-    """Whether there may be rows where no input has any."""
+    """Whether there may be output rows if no input has any."""
 
     def __post_init__(self) -> None:
-        # Rows that were cut off from where they lay are in any shard: movement is put in where a step needs it.
+        # Held rows may be in any shard: movement is inserted where a step needs it.
         self.top = _named(enforce(self.top, self.engine.shards, "local"))
         self.inputs = {s.name: s for s in self.top.walk() if isinstance(s, Input)}
 
     def rows(self, given: dict[str, Given], /, **values: Any) -> Rows:
-        """The rows of the last step, from those of the inputs; an input that is not given has none. values: of
+        """The rows of the last step, computed from the inputs. An input that is not given is empty. values: for the
         `value_name`s."""
         if not any(map(count, given.values())) and not self.gives_of_nothing:
             return []
@@ -162,7 +162,7 @@ class Fragment:
             self.engine.finish(execution)
 
     def batches(self, given: dict[str, Given]) -> Iterator[pa.RecordBatch]:
-        """The rows of the last step as a result."""
+        """The rows of the last step as result batches."""
         if not any(map(count, given.values())):
             return
         execution = self._execution(given, {})
@@ -190,8 +190,7 @@ class Fragment:
 
 
 def _named(root: Step) -> Step:
-    """A name for each step that has none: other names than the plan's, so that what is measured is not taken for its
-    steps'."""
+    """Name the steps that have no name. The names differ from the plan's, so that timings are not mixed up."""
     done: dict[int, Step] = {}
     for number, step in enumerate(root.walk()):
         rebuilt = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
@@ -200,12 +199,12 @@ def _named(root: Step) -> Step:
 
 
 def _in_memory(chunk: AnyChunk) -> Chunk:
-    """A chunk that outlives its execution: files of rows that did not fit are closed with it."""
+    """A chunk that outlives its execution, which closes the files of spilled rows."""
     return chunk if isinstance(chunk, Chunk) else Chunk(chunk.order, chunk.rows, list(chunk.arrays))
 
 
 def _dealt(rows: Rows, shards: int) -> list[Rows]:
-    """Rows in as many lists of about the same length, in their order."""
+    """The rows in `shards` lists of about equal length, in order."""
     if shards == 1:
         return [rows]
     share = -(-count(rows) // shards)
@@ -230,7 +229,7 @@ def joined(rows: Rows) -> Rows:
 
 
 def to_table(rows: Rows, schema: Schema) -> pa.Table:
-    """Held rows as an Arrow table, for a checkpoint: the columns are in the kernels' own types."""
+    """Held rows as an Arrow table, for a checkpoint. The columns are in the kernels' own types."""
     if not rows:
         return pa.table({f.name: pa.nulls(0) for f in schema}) if len(schema) else pa.table({"rows": pa.nulls(0)})
     if not len(schema):

@@ -1,8 +1,6 @@
-"""Aggregates live: groups that have a time among their keys are given, and forgotten, when no row to come can belong to
-them.
+"""Live aggregates: groups with a time among their keys are output, and dropped, when no later row can belong to them.
 
-State: the partial states of groups where the plan has them (`phase=partial`), which are merged as they become many;
-else rows."""
+State: partial states of groups if the plan has them (`phase=partial`), merged when there are many; otherwise rows."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step
 
 MERGE_ROWS = 100_000
-"""States are merged when there are so many more than after the last time, and twice as many."""
+"""States are merged when there are twice as many as after the last merge, plus this many."""
 
 
 class States:
-    """Partial states of groups that are held: several of a group are made one from time to time."""
+    """Partial states of held groups. Several states of a group are merged from time to time."""
 
     def __init__(self, engine: Engine, partial: Aggregate, leaf: Step):
         by = tuple((n, Column(n, partial.schema[n].type, partial.schema[n].nullable)) for n, _ in partial.by)
@@ -27,7 +25,7 @@ class States:
         self.least = 0
 
     def merged(self, rows: Rows) -> Rows:
-        """The rows, or fewer that say the same."""
+        """The rows, or fewer rows with the same content."""
         found = count(rows)
         if found < 2 * self.least + MERGE_ROWS:
             return rows
@@ -37,7 +35,7 @@ class States:
 
 
 class Groups(LiveOperator):
-    """An aggregate step with phase=final, or without a phase. `keys` are its keys as expressions over what is held."""
+    """An aggregate step with phase=final, or without a phase. `keys` are its keys as expressions over the held rows."""
 
     why = "holds groups until a time among their keys has passed"
 
@@ -62,7 +60,7 @@ class Groups(LiveOperator):
         return []
 
     def bounds(self) -> dict[str, int]:
-        """The keys of which a bound is known."""
+        """The keys whose lower bound is known."""
         return self.progress[0].of(self.keys.items()).bounds
 
     def advance(self) -> Rows:
@@ -82,7 +80,7 @@ class Groups(LiveOperator):
         return found
 
     def _parts(self, names: tuple[str, ...]) -> tuple[Fragment, Fragment]:
-        """The results of groups with a key below its bound, and what is held of the others."""
+        """The results of groups with a key below its bound, and the held states of the others."""
         if names not in self.parts:
             passed = any_of([compare(self.keys[n], "<", parameter(n, self.keys[n].type)) for n in names])
             stays = unless_null(negated(passed))

@@ -1,10 +1,10 @@
-"""Joins live. Rows of both sides are held; comparisons of times say which of them no row to come can match (seed 004,
+"""Live joins. Rows of both sides are held; comparisons of times tell which of them no later row can match (seed 004,
 figure 4, generalised).
 
-A condition `a <= b`, where the rows to come of one side have `a` no less than F, lets go of the held rows of the other
-with b < F. An equality is two of these. An inner join gives pairs as soon as the second row of a pair has come. All
-other kinds decide about a left row when no row to come can match it, and then forget it; right rows stay while a left
-row that is held or to come may want them."""
+Take a condition `a <= b`, where all later rows of one side have `a` no less than F. The held rows of the other side
+with b < F can then be dropped. An equality is two such conditions. An inner join outputs a pair as soon as its second
+row has arrived. All other kinds decide about a left row when no later row can match it, and then drop it. Right rows
+are kept while a left row, held or to come, may need them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from tsql.planner.physical.operators.join import MIRROR, HashJoin
 from tsql.planner.physical.progress import DAY_US, Progress, moved
 
 KINDS = ("inner", "left", "semi", "anti")
-"""A full join, and the kinds in which a NULL of any right row may leave an answer open, need all rows."""
+"""The supported kinds. A full join needs all rows, and so do kinds in which a NULL in any right row may leave an answer
+open."""
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A pair of rows needs `low <= high` (or `<`, if strict): `low` is of the side that is waited for, `high` of the
-    held one."""
+    """A pair of rows needs `low <= high` (or `<`, if strict). `low` is of the side that is waited for, `high` of the
+    held side."""
 
     low: Expr
     high: Expr
@@ -31,7 +32,7 @@ class TimeLimit:
 
 
 def limits_of(step: HashJoin, held: int) -> list[TimeLimit]:
-    """What a held row of a side needs of the rows to come of the other."""
+    """What a held row of a side requires of later rows of the other side."""
     found = []
     mine = step.inputs[held].schema.names
     others = step.inputs[1 - held].schema.names
@@ -92,7 +93,7 @@ class Joins(LiveOperator):
         return found
 
     def _final(self) -> Rows:
-        """The left rows that no row to come can match; they are held no longer."""
+        """The left rows that no later row can match. They are no longer held."""
         if self.progress[1].ended:
             return self.held[0].take()
         known = self._known(0, self.progress[1])
@@ -107,13 +108,13 @@ class Joins(LiveOperator):
         return found
 
     def _left(self) -> Progress:
-        """What holds for left rows that are held or to come."""
+        """What is known of left rows, held or to come."""
         if self.progress[0].ended and not self.held[0].rows:
             return Progress(ended=True)
         return self._held_too(0)
 
     def _held_too(self, side: int) -> Progress:
-        """What holds for the rows of a side, held ones included: columns for which both are known."""
+        """What is known of all rows of a side, including held ones: columns whose bound is known for both."""
         stay = {}
         for limit in self.limits[side]:
             low = self.progress[1 - side].lower(limit.low)
@@ -132,7 +133,7 @@ class Joins(LiveOperator):
         )
 
     def _forget(self, side: int, others: Progress) -> None:
-        """Let go of the held rows of a side that the others' rows to come cannot match."""
+        """Drop the held rows of a side that no later row of the other side can match."""
         if others.ended:
             self.held[side].take()
             return
@@ -151,8 +152,8 @@ class Joins(LiveOperator):
         return {f"bound_{number}": others.lower(self.limits[side][number].low) for number in known}
 
     def _parts(self, side: int, known: tuple[int, ...]) -> tuple[Fragment, Fragment]:
-        """The held rows that are past one of the limits, and those that are not. A row with a NULL there matches
-        nothing, and is past it."""
+        """The held rows that are past one of the limits, and the others. A row with a NULL there matches nothing, so it
+        is past."""
         key = (side, known)
         if key not in self.parts:
             limits = [(f"bound_{number}", self.limits[side][number]) for number in known]
@@ -175,7 +176,7 @@ class Joins(LiveOperator):
 
 
 def _column(expr: Expr) -> tuple[str, int] | None:
-    """(column, length) of an expression that is a column and a length of time more."""
+    """(column, length) of an expression that is a column plus a length of time."""
     match expr:
         case Column():
             return expr.name, 0

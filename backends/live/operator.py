@@ -1,5 +1,5 @@
-"""The shape of a live operator, and the two that serve any step: `Pass` remembers nothing, `Hold` everything until its
-input has ended."""
+"""The interface of a live operator, and two that work for any step: `Pass` holds nothing, `Hold` holds everything until
+its input has ended."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tsql.planner.physical.step import Step
 
 
 def origin(step: Step) -> Step:
-    """The step whose rows a step's are, below movement."""
+    """The step whose rows a step passes on, below movement."""
     while step.is_movement:
         step = step.inputs[0]
     return step
 
 
 def held_step(step: Step, side: int) -> Step:
-    """The step whose rows an operator holds for an input of a step: below movement, and states where the step takes
-    states."""
+    """The step whose rows an operator holds for an input of a step: below movement, and a step of states if the step
+    takes states."""
     takes_states = (isinstance(step, Aggregate) and step.absorbs) or (
         isinstance(step, Combine) and step.windows.over == "states"
     )
@@ -58,7 +58,7 @@ class HeldRows:
         self.rows = joined([*self.rows, *more])
 
     def take(self) -> Rows:
-        """All of them, which are then no longer held."""
+        """Return all rows, and hold them no longer."""
         rows, self.rows = self.rows, []
         return rows
 
@@ -67,7 +67,7 @@ class HeldRows:
 
 
 class LiveOperator:
-    """A step that is run live. `side` numbers the inputs of the step; `why` says what it holds, and until when."""
+    """A step that runs live. `side` numbers the inputs of the step; `why` says what it holds, and until when."""
 
     why = ""
 
@@ -77,24 +77,24 @@ class LiveOperator:
         self.held = tuple(HeldRows(below.schema) for below in self.below)
         self.progress = tuple(Progress() for _ in self.below)
         self.marks: dict[str, Any] = {}
-        """What else is remembered: plain values by name."""
+        """Other state: plain values by name."""
 
     def consume(self, side: int, rows: Rows) -> Rows:
-        """Take rows of an input; gives rows that are known at once."""
+        """Take rows of an input, and return the rows that are known at once."""
         self.held[side].add(rows)
         return []
 
     def punctuate(self, progress: tuple[Progress, ...]) -> Rows:
-        """The inputs have promised this; gives the rows that are final by it."""
+        """Take the promises of the inputs, and return the rows that are now final."""
         self.progress = progress
         return self.advance()
 
     def advance(self) -> Rows:
-        """The rows that are final, and no others yet."""
+        """The rows that have become final."""
         raise NotImplementedError
 
     def promise(self) -> Progress:
-        """What holds for the rows that this operator has yet to give."""
+        """What holds for the rows that this operator will still output."""
         raise NotImplementedError
 
     @property
@@ -106,11 +106,11 @@ class LiveOperator:
         return {str(side): held for side, held in enumerate(self.held)}
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(tables, plain values): all that is needed to go on."""
+        """(tables, plain values): everything needed to continue."""
         return {name: to_table(held.rows, held.schema) for name, held in self.tables().items()}, dict(self.marks)
 
     def restore(self, tables: dict[str, Any], marks: dict[str, Any]) -> None:
-        """Go on from a state, whatever the number of shards was."""
+        """Continue from a state, whatever the number of shards was."""
         mine = self.tables()
         if set(mine) != set(tables):
             raise ExecutionError(f"step {self.step.name}: this is the state of another plan")
@@ -124,7 +124,7 @@ class LiveOperator:
         self.marks = dict(marks)
 
     def over(self, *replacements: Step | None, step: Step | None = None, gives_of_nothing: bool = False) -> Fragment:
-        """The step over held rows, or over what replaces them: a step over `self.leaf(side)`."""
+        """The step over held rows, or over a replacement for them: a step over `self.leaf(side)`."""
         cuts = {
             id(b): r if r is not None else self.leaf(side)
             for side, (b, r) in enumerate(zip(self.below, replacements or [None] * len(self.below), strict=True))
@@ -143,7 +143,7 @@ class LiveOperator:
 
 
 class Pass(LiveOperator):
-    """Rows as they come."""
+    """Passes rows on as they come."""
 
     why = "holds nothing"
 
@@ -162,7 +162,7 @@ class Pass(LiveOperator):
 
 
 class Hold(LiveOperator):
-    """Any step at all: over all rows, when they are there."""
+    """Runs any step over all rows, when its input has ended."""
 
     why = "holds its rows until its input has ended"
 
@@ -181,7 +181,7 @@ class Hold(LiveOperator):
 
 
 def parameter(name: str, kind: Type) -> Parameter:
-    """A value that a fragment is given when it runs."""
+    """A value that is passed to a fragment when it runs."""
     return Parameter(value_name(name), kind)
 
 
@@ -190,7 +190,7 @@ def compare(left: Expr, op: str, right: Expr) -> Call:
 
 
 def unless_null(condition: Expr) -> Call:
-    """The condition, and true where it is NULL."""
+    """The condition, or true if it is NULL."""
     return Call("coalesce", (condition, Literal(True, BOOLEAN)), BOOLEAN)
 
 

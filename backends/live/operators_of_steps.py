@@ -1,5 +1,5 @@
-"""Which operator runs a step live: the one place that decides it. Steps that are not here hold their rows until their
-input has ended."""
+"""Chooses the live operator of each step. Steps that are not listed here hold their rows until their input has
+ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tsql.planner.physical.step import Step
 
 
 def operator_of(step: Step, engine: Engine) -> LiveOperator:
-    """A new operator for a step that must remember rows."""
+    """A new operator for a step that holds rows."""
     match step:
         case Aggregate():
             return Groups(step, engine)

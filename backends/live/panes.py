@@ -1,9 +1,9 @@
-"""Windows from panes, live: a window is given when no row to come can be in it, and a pane is forgotten when no open
-window has it.
+"""Live windows from panes: a window is output when no later row can be in it, and a pane is dropped when no open window
+contains it.
 
-State: panes (partial states, or rows where the plan has `over=rows`), and the time up to which windows have been given.
-Windows are made again from the panes of open ones with each punctuation, and those that were given already are left
-out: a window has its panes as long as it is open."""
+State: panes (partial states, or rows if the plan has `over=rows`), and the time up to which windows have been output.
+At each punctuation, windows are computed again from the panes of open windows, and those already output are left out. A
+window keeps its panes as long as it is open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEVER = -(2**63) + 1
 
 
 class Panes(LiveOperator):
-    """A combine step over hops or growing windows."""
+    """A combine step over hopping or growing windows."""
 
     why = "holds panes while a window that has them is open"
 
@@ -55,7 +55,7 @@ class Panes(LiveOperator):
 
     @property
     def time(self) -> int | None:
-        """Windows that end here, or before, are over."""
+        """Windows that end here or before are complete."""
         pane = self.progress[0].bounds.get(self.windows.pane)
         return None if pane is None else pane * self.windows.width + self.windows.offset
 
@@ -80,11 +80,11 @@ class Panes(LiveOperator):
 
     @property
     def first_open(self) -> int:
-        """The first pane of the first window that is not over."""
+        """The first pane of the first window that is not complete."""
         windows, pane = self.windows, self.progress[0].bounds[self.windows.pane]
         if windows.kind == "cumulate":
             return pane // windows.size * windows.size
-        # The first start, a multiple of the slide, from which a window reaches behind `pane`.
+        # The first start, a multiple of the slide, from which a window extends past `pane`.
         return (pane - windows.size) // windows.slide * windows.slide + windows.slide
 
     def promise(self) -> Progress:
@@ -98,8 +98,8 @@ class Panes(LiveOperator):
 
 
 class Sessions(Panes):
-    """A combine step over sessions. A row exactly at the end of a session still belongs to it, so that one is over when
-    the time is behind its end."""
+    """A combine step over sessions. A row exactly at the end of a session still belongs to it, so a session is complete
+    when the time is past its end."""
 
     why = "holds the panes of sessions that may go on"
 
@@ -123,7 +123,7 @@ class Sessions(Panes):
 
 
 def session_ends(rows: Step, by: tuple[Column, ...], first: Column, last: Column, gap: int) -> Step:
-    """Rows that last from `first` to `last`, with the end of the session of each as `session_closes`."""
+    """Rows that last from `first` to `last`, with the end of each row's session as `session_closes`."""
     from tsql.kernels.expr.nodes import SortKey
 
     order = (SortKey(first),)
@@ -154,6 +154,6 @@ def session_ends(rows: Step, by: tuple[Column, ...], first: Column, last: Column
 
 
 def restricted(step: Step, like: Step) -> Step:
-    """The columns of another step, and no more."""
+    """Only the columns of another step."""
     columns: tuple[tuple[str, Expr], ...] = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in like.schema)
     return Project((step,), columns=columns)

@@ -1,9 +1,9 @@
-"""`LiveQuery`: a physical plan over scans whose rows arrive, taken apart into live operators that hand rows and
+"""`LiveQuery`: a physical plan over scans whose rows arrive over time, split into live operators that pass rows and
 promises to each other.
 
-A *node* is a step at which rows are handed over: a scan, a step that must remember rows, or one that several others
-read. Between nodes there are only steps that remember nothing; they run in the fragment that feeds the next node. Scans
-that are not live are read when the query begins, and have ended then."""
+A *node* is a step at which rows are handed over: a scan, a step that holds rows, or a step that several others read.
+The steps between nodes hold nothing; they run in the fragment that feeds the next node. Scans that are not live are
+read completely when the query starts."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ METADATA = b"tsql"
 
 @dataclass
 class LiveNode:
-    """A step at which rows are handed over. `feeds` has a fragment for each input of the operator, from other nodes to
-    the step whose rows it takes; None where that step is a node itself."""
+    """A step at which rows are handed over. `feeds` has one fragment per input of the operator, from other nodes to the
+    step whose rows it takes; None if that step is a node itself."""
 
     step: Step
     operator: LiveOperator | None
@@ -45,11 +45,10 @@ class LiveNode:
 
 
 class LiveQuery:
-    """One run of a plan. live: the scans (steps by name) whose rows arrive, with the column that punctuations are
-    about, or None.
+    """One run of a plan. live: the scans (steps by name) whose rows arrive, with the column that punctuations refer to,
+    or None.
 
-    `consume` and `punctuate` give the batches of the result that became known. Not safe for use by several threads at a
-    time."""
+    `consume` and `punctuate` return the result batches that became known. Not thread-safe."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class LiveQuery:
             )
 
     def _sources(self, top: Step, node: Step | None = None) -> tuple[list[LiveNode], dict[int, Step]]:
-        """The nodes from which a step's rows come, and leaves in their place; `node` itself is looked through."""
+        """The nodes that a step's rows come from, and leaves in their place. `node` itself is looked through."""
         found: dict[int, LiveNode] = {}
         stack, seen = [top], set()
         while stack:
@@ -115,18 +114,19 @@ class LiveQuery:
         ]
 
     def consume(self, scan: str, batch: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
-        """Rows of a live scan; they have at least its columns."""
+        """Take rows of a live scan. They have at least its columns."""
         return self.take(scan, Batches(batch, self._scan(scan).step))
 
     def take(self, scan: str, rows: ArrivedRows) -> list[pa.RecordBatch]:
-        """Rows of a live scan, from wherever they come."""
+        """Take rows of a live scan, from any origin."""
         node = self._scan(scan)
         if node.progress.ended:
             raise ExecutionError(f"the scan {scan} has ended")
         return self._advance({id(node.step): rows})
 
     def punctuate(self, scan: str, time_us: int | None = None) -> list[pa.RecordBatch]:
-        """No row of a live scan to come has a time before this; without a time there is no row to come."""
+        """Promise that no later row of a live scan has a time before this; without a time, that there are no more
+        rows."""
         node = self._scan(scan)
         column = self.live[scan]
         if time_us is None:
@@ -142,7 +142,7 @@ class LiveQuery:
         return next(n for n in self.nodes.values() if n.name == name and isinstance(n.step, Scan))
 
     def _advance(self, arrived: dict[int, Given]) -> list[pa.RecordBatch]:
-        """Let rows and promises go through all nodes, inputs first."""
+        """Pass rows and promises through all nodes, inputs first."""
         try:
             return self._advanced(arrived)
         except OutOfMemoryError as error:
@@ -168,7 +168,7 @@ class LiveQuery:
         return [b for part in self._parts(self.last, rows) for b in self.output.batches(part)]
 
     def _check_memory(self) -> None:
-        """What is held counts against memory_limit; it cannot be spilled."""
+        """Check held rows against memory_limit: they cannot be spilled."""
         limit = self.engine.run.settings.memory_limit
         if limit is not None:
             self.engine.held_bytes = sum(a.nbytes for _, held in self.held() for c in held.rows for a in c.arrays)
@@ -201,7 +201,7 @@ class LiveQuery:
         ]
 
     def _take(self, node: LiveNode, rows: dict[int, list[Given]]) -> list[Any]:
-        """Feed a node; gives what it knows at once."""
+        """Feed a node, and return what it knows at once."""
         found = []
         for side, (_, sources, fragment) in enumerate(node.feeds):
             for part in self._parts(sources, rows):
@@ -211,8 +211,8 @@ class LiveQuery:
         return found
 
     def _parts(self, sources: list[LiveNode], rows: dict[int, list[Given]]) -> Iterator[dict[str, Given]]:
-        """The rows that have come from some nodes, those of one at a time: what is between them treats each row for
-        itself."""
+        """The rows that have come from some nodes, one node at a time: the steps in between process each row
+        independently."""
         for node in sources:
             for one in rows.get(id(node.step), ()):
                 if count(one):
@@ -222,12 +222,12 @@ class LiveQuery:
         return lambda step: self.nodes[id(step)].progress if id(step) in self.nodes and step is not node.step else None
 
     def rows_held(self) -> int:
-        """How many rows, or states, all operators hold."""
+        """The number of rows, or states, that all operators hold."""
         return sum(len(held) for _, held in self.held())
 
     def state(self) -> dict[str, pa.Table]:
-        """Everything that is needed to go on, at any number of shards: a table for each thing held, and one named ""
-        for the scans."""
+        """Everything needed to continue, with any number of shards: one table per thing held, and one named "" for the
+        scans."""
         scans = {
             n.name: {"bounds": n.progress.bounds, "ended": n.progress.ended}
             for n in self.nodes.values()
@@ -249,7 +249,7 @@ class LiveQuery:
         return found
 
     def restore(self, state: dict[str, pa.Table]) -> None:
-        """Go on where `state` was called, in a query of the same plan that has not begun."""
+        """Continue where `state` was called, in a query of the same plan that has not started."""
         if self.begun:
             raise ExecutionError("a query that has begun cannot go on from a state")
         try:
@@ -274,7 +274,7 @@ def _metadata(table: pa.Table) -> dict[str, Any]:
 
 
 def _users(root: Step) -> dict[int, int]:
-    """How many steps read the rows of each, not counting movement."""
+    """The number of steps that read the rows of each step, not counting movement."""
     found: dict[int, int] = {}
     for step in root.walk():
         if step is origin(step):

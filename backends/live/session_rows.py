@@ -1,7 +1,7 @@
-"""Rows in sessions, live: the rows of a session are given, with its bounds, when no row to come can be in it.
+"""Live rows in sessions: the rows of a session are output, with its bounds, when no later row can be in it.
 
-State: the rows of the sessions that may go on. This is a window step whose calls are `session_start` and `session_end`
-alone, as it stands below aggregates that need all values of their window."""
+State: the rows of sessions that may continue. This is a window step whose only calls are `session_start` and
+`session_end`. It is used below aggregates that need all values of their window."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tsql.planner.physical.progress import Progress
 
 
 def has_sessions(step: Window) -> bool:
-    """Whether a window step finds sessions and nothing else."""
+    """Whether a window step only finds sessions."""
     calls = [call for _, call in step.calls]
     return bool(calls) and all(c.name in ("session_start", "session_end") and c.args == calls[0].args for c in calls)
 
 
 class SessionRows(LiveOperator):
-    """A window step over sessions of any length, or up to one."""
+    """A window step over sessions, of any length or with a maximum."""
 
     why = "holds the rows of sessions that may go on"
 

@@ -1,8 +1,9 @@
-"""Snapshot aggregates live: results up to the time that starts have passed are given; rows that are alive then stay.
+"""Live snapshot aggregates: results are output up to the time that starts have passed; rows alive at that time are
+kept.
 
-What was a result just before that time is *open*: it may go on. Its start is remembered by group, and the rows that are
-held live, for the next walk, from just before that time on: the first result of a group then is the open one, and gets
-its start back. State: the rows alive, the starts of open results, the time."""
+A result that holds just before that time is *open*: it may continue. Its start is remembered by group. For the next
+walk, held rows start just before that time, so the first result of a group is the open one, and gets its start back.
+State: the rows alive, the starts of open results, the time."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class Snapshots(LiveOperator):
                 (n, Call("greatest", (start, since), TIMESTAMP) if n == step.lifetime[0] else e) for n, e in columns
             ),
         )
-        # Lifetimes that are cut at their start no longer end in the order of their starts.
+        # Lifetimes with a cut start no longer end in the order of their starts.
         walked = self.over(clipped, step=replace(step, ends="any") if step.ends == "in_order" else step).top
         self.spans = Fragment(engine, walked)
         whole = self._reopened(given("spans", schema))
@@ -65,7 +66,7 @@ class Snapshots(LiveOperator):
         self.alive = self.filtered(0, compare(end, ">=", time))
 
     def _reopened(self, spans: Step) -> Step:
-        """Results of a walk: one that begins where the walk does began where it was opened."""
+        """Results of a walk. A result that begins where the walk begins gets the start at which it was opened."""
         step, opened = self.step, given("opened", self.opened.schema)
         keys = tuple(
             JoinKey(Column(n, spans.schema[n].type), Column(f"open_{n}", spans.schema[n].type), True) for n in step.by

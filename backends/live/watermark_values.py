@@ -1,7 +1,7 @@
-"""The values of a watermark's expression for the rows of a batch: what `Lateness` asks for each batch of a live source.
+"""The values of a watermark's expression for the rows of a batch, for `Lateness`.
 
-A column, or a column plus or minus a length of time, is a subtraction over an array. Any other expression is a kernel
-of its own: a plan over the batch, whose machine code is found again by its text."""
+A column, or a column plus or minus a length of time, is a subtraction over an array. Any other expression runs as a
+plan over the batch; its machine code is cached by its text."""
 
 from __future__ import annotations
 

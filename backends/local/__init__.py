@@ -23,7 +23,7 @@ from tsql.kernels.codegen import memory
 from tsql.planner.physical.step import PhysicalPlan
 
 SECOND = 2
-"""The run of a plan that is watched: most plans have only one."""
+"""The run of a plan that is recorded. Most plans run only once, so the first run is not."""
 
 
 class LocalBackend(Backend):
@@ -41,12 +41,12 @@ class LocalBackend(Backend):
         self._end.atexit = False
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
-        """The result of a plan. It is computed in a thread of its own: see `released`."""
+        """The result of a plan, computed in a separate thread (see `released`)."""
         _check_files(plan)
         return released(lambda: self._batches(plan, run), run)
 
     def run_all(self, plan: PhysicalPlan, run: Run) -> list[pa.RecordBatch]:
-        """The whole result of a plan, for callers who want all of it at once."""
+        """The whole result of a plan, for callers that want all of it at once."""
         _check_files(plan)
         recording = self.kernels.of(plan).recording
         if recording is not None and recording.begin(run):
@@ -56,16 +56,17 @@ class LocalBackend(Backend):
         return released_all(lambda: self._batches(plan, run), run)
 
     def frame(self, plan: PhysicalPlan, run: Run) -> NoReturn:
-        """There are no DataFrames of Spark here."""
+        """The local backend has no Spark DataFrames."""
         raise not_on_spark()
 
     def close(self) -> None:
-        """Free the kernels, and let the threads go that no other open backend needs."""
+        """Free the kernels, and end the threads that no other open backend needs."""
         self.kernels.clear()
         self._end()
 
     def _repeated(self, recording: Recording, plan: PhysicalPlan, run: Run) -> list[pa.RecordBatch]:
-        """The result of a plan whose calls are known. The caller has the recording's lock, which is let go here."""
+        """The result of a plan by repeating its recorded calls. The caller holds the recording's lock; it is released
+        here."""
         try:
             return [to_batch(chunk, plan.schema) for chunk in recording.chunks(run)]
         finally:
@@ -88,7 +89,7 @@ class LocalBackend(Backend):
         recorder = execution.recorder = Recorder() if watched else None
         recorded: Recording | None = None
         start = time.perf_counter()
-        # The live operators are built on this package.
+        # Imported here, since the live operators are built on this package.
         from tsql.backends.live.bounded import batches_by_time, scans_of
 
         try:
@@ -126,7 +127,7 @@ def _close(user: int) -> None:
 
 
 def _check_files(plan: PhysicalPlan) -> None:
-    """Look at the mapped files of a plan's tables, if there are any."""
+    """Check the mapped files of a plan's tables, if there are any."""
     if any_is_mapped():
         for step in plan.root.walk():
             source = getattr(step, "source", None)

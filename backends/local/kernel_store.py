@@ -1,8 +1,8 @@
-"""`KernelStore`: the kernels of plans, kept by a backend for as long as the plans live.
+"""`KernelStore`: the kernels of plans, kept by a backend as long as the plans live.
 
-A plan that runs again compiles nothing, and from its third run on it may be a repetition of recorded calls
-(`run/repeat.py`). Both need a place that is found by the plan and goes with it, as recordings hold memory. Plans are
-equal by what they say, and finding out takes long, so kernels are kept by identity."""
+A plan that runs again compiles nothing, and from its third run on it may repeat recorded calls (`run/repeat.py`). Both
+need a store that is keyed by the plan and freed with it, since recordings hold memory. Plans compare equal by content,
+which is slow to check, so kernels are keyed by identity."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class KernelStore:
     """The kernels of each plan that a backend has run.
 
-    Any thread may ask at any time. There is no lock, so that none can be held in the child of a fork, or by a thread
-    in which the garbage collector drops a plan: each step is one operation of a dict. Nothing in `Kernels` may
-    hold on to the plan, which would then never go."""
+    Any thread may ask at any time. There is no lock: it could be held in the child of a fork, or by a thread in which
+    the garbage collector drops a plan. Instead each step is a single dict operation. `Kernels` must not refer to its
+    plan, or the plan would never be freed."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[weakref.ref[PhysicalPlan], Kernels]] = {}
@@ -31,11 +31,11 @@ class KernelStore:
         return found[1] if found is not None and found[0]() is plan else self._new(plan)
 
     def _new(self, plan: PhysicalPlan) -> Kernels:
-        # An entry that held the store would keep it until the next search for garbage.
+        # The callback must not refer to the store, or the store would live until the next garbage collection.
         store, key = weakref.ref(self), id(plan)
 
         def forget(_: weakref.ref[PhysicalPlan]) -> None:
-            # The plan still has its memory here, so no other plan can have its id yet.
+            # The plan's memory is not reused yet, so no other plan can have its id.
             mine = store()
             if mine is not None:
                 mine._kept.pop(key, None)
@@ -47,5 +47,5 @@ class KernelStore:
         return found[1]
 
     def clear(self) -> None:
-        """Forget all plans; runs that are under way keep what they use."""
+        """Forget all plans. Active runs keep what they use."""
         self._kept.clear()

@@ -1,4 +1,4 @@
-"""`SparkBackend`: runs physical plans on a Spark cluster; what is left after `gather` runs here, on the driver."""
+"""`SparkBackend`: runs physical plans on a Spark cluster. The part after `gather` runs here, on the driver."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tsql.planner.physical.step import PhysicalPlan
 
 
 class SparkBackend(Backend):
-    """Runs plans on the cluster of a Spark session: one that is given, or one that it starts on a master and stops."""
+    """Runs plans on the cluster of a Spark session: a given one, or one that it starts on a master and stops."""
 
     name = "spark"
     target = "spark"
 
     def __init__(self, session: SparkSession | str):
         self.kernels = KernelStore()
-        """Those of the parts of plans that run here, on the driver."""
+        """The kernels of the parts of plans that run here, on the driver."""
         self.spark, self._ours = start(session) if isinstance(session, str) else (session, False)
 
     @property
     def shards(self) -> int:
-        """How many shards plans have unless a setting says otherwise: what the cluster runs at a time."""
+        """The default number of shards of a plan: the tasks that the cluster runs at a time."""
         return max(1, self.spark.sparkContext.defaultParallelism)
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
@@ -77,11 +77,11 @@ class SparkBackend(Backend):
             run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
 
     def run_all(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
-        """As `run`: all rows are collected from the cluster before the first batch, one way or the other."""
+        """As `run`: all rows are collected from the cluster before the first batch in any case."""
         return self.run(plan, run)
 
     def frame(self, plan: PhysicalPlan, run: Run) -> DataFrame:
-        """The result of a plan as a lazy DataFrame: Spark computes it whenever an action asks for it."""
+        """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
         return Stages(self.spark, Cut(plan), run, Jobs(self.spark, run)).result()
 
     def close(self) -> None:

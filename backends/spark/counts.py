@@ -1,8 +1,7 @@
-"""Counts of rows that tasks have left out (`Run.count`) and their notes, on their way to the driver: a Spark
-accumulator of one entry for each stage and shard.
+"""Counts of rows that tasks have left out (`Run.count`) and their notes, sent to the driver in a Spark accumulator with
+one entry per stage and shard.
 
-A task that Spark runs twice gives its entry twice, and it counts once.
-"""
+If Spark runs a task twice, its entry arrives twice but counts once."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from pyspark.accumulators import AccumulatorParam
 from tsql.backends import Run
 
 Tally = dict[tuple[str, int], tuple[dict[str, int], list[str]]]
-"""(stage, shard) to what its task has counted and noted."""
+"""(stage, shard) to the counts and notes of its task."""
 
 
 class TallyParam(AccumulatorParam[Tally]):
-    """How Spark adds tallies up: entries of the same stage and shard are the same."""
+    """How Spark merges tallies: entries of the same stage and shard are equal."""
 
     def zero(self, value: Tally) -> Tally:
         return {}
@@ -33,7 +32,7 @@ def accumulator(context: Any) -> Any:
 
 
 def collect(tallies: Any, run: Run) -> None:
-    """Add what the tasks have counted and noted to the driver's run."""
+    """Add the counts and notes of the tasks to the driver's run."""
     for counts, notes in tallies.value.values():
         for note in notes:
             run.note(note)

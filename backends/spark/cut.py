@@ -1,8 +1,8 @@
 """Cuts a plan at global movement: which steps run in tasks, which on the driver, and where rows enter each part.
 
-A *part* is what one task computes of the plan for one shard: from its `top` down to its *entries*, the steps whose rows
-come from elsewhere (a scan, a movement between tasks, a step that has one shard). What comes after `gather` has one
-shard and runs on the driver, or in a single task where its rows are needed by tasks again."""
+A *part* is what one task computes for one shard: from its `top` down to its *entries*, the steps whose rows come from
+elsewhere (a scan, a movement between tasks, a step with one shard). Steps after `gather` have one shard and run on the
+driver, or in a single task if tasks need their rows again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tsql.planner.physical.step import PhysicalPlan, Step
 
 
 class Cut:
-    """A plan with the place of each of its steps."""
+    """A plan, with the place where each step runs."""
 
     def __init__(self, plan: PhysicalPlan):
         self.plan = plan
@@ -36,7 +36,7 @@ class Cut:
         check_scopes(plan, self.properties)
 
     def entries(self, top: Step, on_driver: bool = False) -> list[Step]:
-        """The steps whose rows enter the part that ends with `top`; `top` is one of them if it computes nothing
+        """The steps whose rows enter the part that ends with `top`. `top` is one of them if it computes nothing
         itself."""
         found: dict[int, Step] = {}
         stack = [top]
@@ -58,11 +58,11 @@ class Cut:
         return isinstance(step, Scan) or crosses(step) or not self.in_tasks[id(step)]
 
     def shards(self, step: Step) -> int:
-        """Over how many shards the rows of an entry are spread."""
+        """The number of shards that the rows of an entry are spread over."""
         return self.properties[id(step)].shards if self.in_tasks[id(step)] else 1
 
     def travelling(self) -> PhysicalPlan:
-        """The plan as its text goes to the tasks: scans are inputs, so that no catalog is needed to read it."""
+        """The plan as it is sent to the tasks: scans are inputs, so it can be parsed without a catalog."""
         done: dict[int, Step] = {}
         for step in self.plan.root.walk():
             if isinstance(step, Scan):
@@ -79,13 +79,13 @@ class Cut:
 
 
 def crosses(step: Step) -> bool:
-    """Whether a step moves rows between tasks (`gather` moves them out of them)."""
+    """Whether a step moves rows between tasks (`gather` moves them to the driver)."""
     return isinstance(step, Movement) and step.scope == "global"
 
 
 def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, Properties]:
-    """Properties over all tasks: movement with scope=local stays inside each of them, so it places nothing; a broadcast
-    reaches every task of its stage, however few shards it says."""
+    """Properties over all tasks. Movement with scope=local stays inside each task, so it places nothing. A broadcast
+    reaches every task of its stage, however few shards it names."""
     found: dict[int, Properties] = {}
     for step in plan.root.walk():
         given = tuple(found[id(i)] for i in step.inputs)
@@ -99,7 +99,7 @@ def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, 
 
 
 def check_rounds(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> None:
-    """Refuse a plan in which a round of a recursion is in tasks: the rows of the round before are in the process that
+    """Refuse a plan in which a round of a recursion is in tasks: the rows of the previous round are in the process that
     runs the rounds."""
     rounds = loose_tables(plan.root)
     for step in plan.root.walk():
@@ -121,7 +121,7 @@ def check_rounds(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> None:
 
 
 def check_scopes(plan: PhysicalPlan, properties: dict[int, Properties]) -> None:
-    """Refuse a plan that counts on scope=local to bring rows of several tasks together."""
+    """Refuse a plan that relies on scope=local to bring rows of several tasks together."""
     for step in plan.root.walk():
         if isinstance(step, Multicast) and step.scope == "local" and properties[id(step.inputs[0])].shards > 1:
             raise PlanError(

@@ -1,4 +1,4 @@
-"""DataFrames of Spark on both sides: as a source of queries, and as the form in which a result goes on in Spark."""
+"""Spark DataFrames in both directions: as a source of queries, and as a form of the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tsql.planner.physical.step import PhysicalPlan
 
 
 class FrameSource:
-    """A DataFrame as a table. The Spark backend reads it in tasks; other backends collect what they need of it."""
+    """A DataFrame as a table. The Spark backend reads it in tasks; other backends collect the columns they need."""
 
     def __init__(self, frame: DataFrame, name: str = "the DataFrame"):
         self.frame, self.name = frame, name
@@ -34,8 +34,8 @@ class FrameSource:
         self.schema = engine_schema(arrow, name)
 
     def select(self, columns: tuple[str, ...]) -> DataFrame:
-        """The DataFrame with these columns only. Of no columns one is made up, since Arrow batches without any have no
-        rows."""
+        """The DataFrame with only these columns. If there are none, one is made up, since Arrow batches without columns
+        have no rows."""
         named = self.frame.toDF(*self.schema.names)
         return (
             named.select(*(named[f"`{name.replace('`', '``')}`"] for name in columns))

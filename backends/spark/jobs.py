@@ -1,4 +1,4 @@
-"""Runs Spark actions so that they can be cancelled, and turns what Spark reports into errors of tsql."""
+"""Runs Spark actions so that they can be cancelled, and turns Spark's failures into tsql errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_SECONDS = 0.02
 
 
 class Jobs:
-    """The actions of one run. They happen in threads of their own, so that the caller sees a cancellation at once."""
+    """The actions of one run. They run in separate threads, so that the caller sees a cancellation at once."""
 
     def __init__(self, spark: SparkSession, run: Run):
         self.spark, self.run = spark, run
@@ -31,7 +31,7 @@ class Jobs:
 
         def work() -> None:
             try:
-                # Without the interrupt a task would run on in its Python worker and hold its core.
+                # Without the interrupt, a task would continue in its Python worker and keep its core busy.
                 self.spark.sparkContext.setJobGroup(self.group, "tsql", interruptOnCancel=True)
                 outcome["table"] = frame.toArrow()
             except BaseException as error:  # noqa: B036 - handed to the caller's thread, which raises it
@@ -53,14 +53,14 @@ class Jobs:
         return outcome["table"]
 
     def cancel(self) -> None:
-        """End the jobs of this run; the tasks are stopped by Spark."""
+        """Cancel the jobs of this run. Spark stops the tasks."""
         threading.Thread(
             target=self.spark.sparkContext.cancelJobGroup, args=(self.group,), name="tsql-spark-cancel", daemon=True
         ).start()
 
 
 def translated(error: BaseException) -> BaseException:
-    """A failure of Spark as one message; the whole report stays as its cause."""
+    """A Spark failure as one message. The full report is kept as its cause."""
     if isinstance(error, TsqlError) or not isinstance(error, PySparkException | Py4JError):
         return error
     failure = ExecutionError(
@@ -71,7 +71,7 @@ def translated(error: BaseException) -> BaseException:
 
 
 def _reason(text: str) -> str:
-    """The line of a report that says what happened: the last line of a Python traceback, else the first line."""
+    """The line of a report that says what happened: the last line of a Python traceback, or else the first line."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     traceback = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if traceback:

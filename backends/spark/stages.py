@@ -1,5 +1,5 @@
-"""Builds the DataFrames of a run: one `mapInArrow` per part of the plan, placed by shard in between. Runs on the
-driver."""
+"""Builds the DataFrames of a run on the driver: one `mapInArrow` per part of the plan, with rows placed by shard in
+between."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Stages:
         self.kept: list[Any] = []
 
     def close(self) -> None:
-        """Let go of what the cluster keeps for this run."""
+        """Release what the cluster keeps for this run."""
         for one in self.kept:
             one.unpersist()
 
@@ -79,7 +79,7 @@ class Stages:
         return self._stage(top, step if isinstance(step, Gather) else None, 1)
 
     def result(self) -> DataFrame:
-        """The result of the plan as a DataFrame with its own columns; what comes after `gather` runs in one task."""
+        """The result of the plan as a DataFrame with its own columns. Steps after `gather` run in one task."""
         plan, cut = self.cut.plan, self.cut
         top = plan.root
         while isinstance(top, Gather) and cut.in_tasks[id(top.inputs[0])]:
@@ -87,7 +87,7 @@ class Stages:
         return self._stage(top, None, 1, output=(plan.columns, plan.names))
 
     def _users(self) -> dict[int, int]:
-        """How many steps take the rows of each movement."""
+        """The number of steps that read the rows of each movement."""
         users: dict[int, int] = {}
         for step in self.cut.plan.root.walk():
             for child in step.inputs:
@@ -164,7 +164,7 @@ class Stages:
         return (rows if alone else rows.repartitionById(shards, "shard")), broadcasts
 
     def _moved(self, step: Step) -> DataFrame:
-        """The rows that a movement between tasks, or a step with one shard, sends to its users; computed once for all
+        """The rows that a movement between tasks, or a step with one shard, sends to its users. Computed once for all
         of them."""
         if id(step) not in self.moved:
             if isinstance(step, Movement):
@@ -189,7 +189,7 @@ class Stages:
         return self.moved[id(step)]
 
     def _scan_rows(self, step: Scan, shards: int) -> Iterator[Row]:
-        """A row per shard with the splits that it reads, or the rows of a table in memory."""
+        """One row per shard with the splits that it reads, or with rows of a table in memory."""
         source = step.source
         if isinstance(source, BlockTable):
             batches = (
@@ -220,7 +220,7 @@ class Stages:
         return step.source.select(step.columns)
 
     def _framed(self, step: Scan, shards: int) -> DataFrame:
-        """A DataFrame that enters together with others: its rows become blobs first."""
+        """A DataFrame that is unioned with other inputs: its rows become blobs first."""
         part = StagePart(
             top=step.name, movement=None, targets=shards, entries=[Entry(step.name, "table")], **self.common
         )
@@ -243,7 +243,7 @@ def collect_rows(frame: DataFrame, jobs: Jobs) -> list[Row]:
 
 
 def _with_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch that keeps its number of rows on the wire, where one without columns would lose it."""
+    """A batch that keeps its row count on the wire, where a batch without columns would lose it."""
     return batch if batch.num_columns else pa.RecordBatch.from_arrays([pa.nulls(batch.num_rows)], ["rows"])
 
 

@@ -1,4 +1,4 @@
-"""Starts a Spark session with settings that fit short queries over Arrow data; for users who do not bring one."""
+"""Starts a Spark session with settings for short queries over Arrow data, if the user does not bring one."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.executor.extraJavaOptions": SMALL_JVM,
 }
-"""For masters on this machine: nothing listens on a network, and the JVMs start fast and leave the cores to the
-kernels."""
+"""For masters on this machine: nothing listens on a network, the JVMs start fast and leave the cores to the kernels."""
 
 LOGGING = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -51,7 +50,7 @@ appender.console.layout.pattern = %p %c{1}: %m%n
 
 
 def start(master: str) -> tuple[SparkSession, bool]:
-    """A session on a master, and whether it was made here (then it is ours to stop)."""
+    """A session on a master, and whether it was created here (and must be stopped here)."""
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -85,8 +84,7 @@ def start(master: str) -> tuple[SparkSession, bool]:
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """What processes that start meanwhile write to stderr goes to a file: the JVM greets its user with several
-    lines."""
+    """Redirect the stderr of processes that start in the meantime to a file: the JVM prints several lines at start."""
     saved = os.dup(2)
     try:
         with log.open("ab") as file:
@@ -98,8 +96,8 @@ def _stderr_to(log: Path) -> Iterator[None]:
 
 
 def _reason(report: str, log: Path) -> str:
-    """The line that says why the JVM did not start: the first of its log with an error, else the first of PySpark's
-    report."""
+    """The line that says why the JVM did not start: the first log line with an error, or else the first line of
+    PySpark's report."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     named = [
         line.strip()

@@ -1,8 +1,8 @@
-"""What runs in a Spark task: rows of the wire in, a part of the plan by a local execution, rows of the wire out.
+"""What runs in a Spark task: wire rows in, a part of the plan run by a local execution, wire rows out.
 
 Executors import this module and get everything else as plain data (`StagePart`, in JSON): the plan's text, the names of
-the steps that bound the part, parameters and settings. A plan is parsed and compiled once per Python worker. An error
-of the query is a result: it leaves as a row and is raised on the driver, since to try the task again would end the same
+the steps at the part's boundaries, parameters and settings. A plan is parsed and compiled once per Python worker. A
+query error is a result: it is sent as a row and raised on the driver, since a retry of the task would fail the same
 way."""
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class StagePart:
     text: str
     top: str
     movement: str | None
-    """The step that says where the rows of `top` go; with None they stay in their shard (of `targets`)."""
+    """The step that says where the rows of `top` go. None: they stay in their shard (of `targets`)."""
 
     targets: int
     entries: list[Entry]
     run: str
-    """Tells one run from another: files are opened anew for each."""
+    """Identifies the run: files are opened anew for each."""
 
     positions: list[int | None]
     parameters: dict[str, Any]
@@ -81,10 +81,10 @@ class StagePart:
     settings: dict[str, Any]
     wall_clock: float
     one_copy: bool = False
-    """The rows are the same on every shard: only those of shard 0 leave."""
+    """The rows are the same on every shard: only those of shard 0 are sent."""
 
     output: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    """(columns, names) of the result if the rows leave as what they are, not as blobs."""
+    """(columns, names) of the result, if rows are sent as columns and not as blobs."""
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
@@ -133,7 +133,7 @@ def _parse(part: StagePart) -> LoadedPart:
     plan = parse_plan(part.text, None, {name: parse_type(text) for name, text in part.parameter_types.items()})
     nodes = list(expression_nodes(plan.root))
     if len(nodes) == len(part.positions):
-        # Positions are of the query's text, not of the plan's; nobody else has seen these nodes yet.
+        # Positions refer to the query's text, not the plan's. Nobody else has seen these nodes yet.
         for node, position in zip(nodes, part.positions, strict=True):
             object.__setattr__(node, "position", position)
     return LoadedPart(plan, {step.name: step for step in plan.root.walk()})
@@ -142,7 +142,7 @@ def _parse(part: StagePart) -> LoadedPart:
 def run_part(
     text: str, broadcasts: dict[str, Any], tallies: Any, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The function of a stage: every shard of which the task has rows is run by itself."""
+    """The function of a stage. Every shard of which the task has rows is run separately."""
     part = StagePart.decode(text)
     shards: dict[int, list[Row]] = {}
     failure: TsqlError | None = None
@@ -164,7 +164,7 @@ def run_part(
 
 
 def run_frame(text: str, tallies: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function of a stage over a DataFrame that enters as it is: each of Spark's partitions is a shard."""
+    """The function of a stage over a DataFrame that is read directly: each Spark partition is a shard."""
     from pyspark import TaskContext
 
     part = StagePart.decode(text)
@@ -221,7 +221,7 @@ def _shard(
 
 
 def _tell(part: StagePart, shard: int, run: Run, tallies: Any) -> None:
-    """Let the driver know what the task has counted."""
+    """Send the task's counts to the driver."""
     if run.counts or run.notes:
         tallies.add({(f"{part.top} {part.movement}", shard): (run.counts, run.notes)})
 
@@ -311,6 +311,6 @@ def _targets(
     if not isinstance(movement, Reshard):
         yield shard % targets, everything
         return
-    # Whole batches in turn; each task starts at another shard, so that single batches do not all go to the first.
+    # Whole batches in turn. Each task starts at another shard, so that single batches do not all go to the first.
     for target in range(targets):
         yield target, everything[(target - shard) % targets :: targets]

@@ -1,8 +1,8 @@
-"""What travels between the driver and the tasks: rows of `WIRE`, blobs of Arrow IPC, and plain data as JSON. No code.
+"""What is sent between the driver and the tasks: rows of `WIRE`, blobs of Arrow IPC, and plain data as JSON. No code.
 
-A row of `WIRE` says to which shard it goes, of which step its rows are (`input`), its place in their order, and holds
-them as an Arrow IPC stream (or, for a scan, as the JSON list of splits to read). A row without `input` is about the
-run: an error of a task (`{"error": ..}`), or nothing but the wish that the task of a shard starts."""
+A row of `WIRE` has the shard it goes to, the step its rows belong to (`input`), their place in the order, and the rows
+as an Arrow IPC stream (or, for a scan, the splits to read as a JSON list). A row without `input` is about the run: an
+error of a task (`{"error": ..}`), or just a request to start the task of a shard."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def wire_rows(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def encode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Arrow batches as IPC streams of about BLOB_BYTES; batches of another schema start another stream."""
+    """Arrow batches as IPC streams of about BLOB_BYTES. A change of schema starts a new stream."""
     sink, writer, schema = pa.BufferOutputStream(), None, None
     for batch in batches:
         if writer is not None and (sink.tell() >= BLOB_BYTES or batch.schema != schema):
@@ -109,13 +109,13 @@ def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def encode_error(error: TsqlError) -> bytes:
-    """An error of a query as data; it is raised again on the driver by `decode_error`."""
+    """A query error as data. `decode_error` raises it again on the driver."""
     about = {"kind": type(error).__name__, "message": error.message, "position": error.position, "hint": error.hint}
     return json.dumps({"error": about}).encode()
 
 
 def decode_error(blob: Any) -> TsqlError | None:
-    """The error that a row without input carries, if it carries one."""
+    """The error in a row without input, if there is one."""
     found = json.loads(bytes(blob) or b"{}").get("error")
     if found is None:
         return None
@@ -125,7 +125,7 @@ def decode_error(blob: Any) -> TsqlError | None:
 
 
 def encode_value(value: Any) -> Any:
-    """A stored parameter value as JSON data: bytes and intervals have no JSON of their own."""
+    """A stored parameter value as JSON data: bytes and intervals have no JSON form of their own."""
     if isinstance(value, bytes | bytearray | memoryview):
         return {"bytes": bytes(value).hex()}
     if isinstance(value, tuple | list):
@@ -143,8 +143,7 @@ def decode_value(value: Any) -> Any:
 
 
 def expression_nodes(root: Step) -> Iterator[Any]:
-    """Every expression node of a plan, in an order that depends on nothing but the plan: equal plans give equal
-    lists."""
+    """Every expression node of a plan, in an order that depends only on the plan: equal plans give equal lists."""
     for step in root.walk():
         for field in fields(step):
             if field.name not in ("inputs", "name", "line", "source"):

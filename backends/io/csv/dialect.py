@@ -1,7 +1,7 @@
-"""Which delimiter, quote and escape a CSV file has: the dialect in which a sample gives the most columns consistently.
+"""Finds the delimiter, quote and escape of a CSV file: the dialect in which a sample has the most columns consistently.
 
-`csv_sniff` calls `find_dialect`. Callers hold `fields_of_any_length` open, or a long field would end the rows.
-"""
+`csv_sniff` calls `find_dialect`. Callers keep `fields_of_any_length` open; otherwise a long field would end the
+rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCORED_ROWS = 2_000
 
 
 class Score(NamedTuple):
-    """How a sample looks in a dialect: the first three decide, the larger the better."""
+    """How well a dialect fits a sample. The first three values decide; larger is better."""
 
     consistent: bool
     width: int
@@ -33,8 +33,8 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How rows and fields are separated; an empty quote or escape means that there is none. `loose`: quotes inside a
-    quoted field need no escape. `comment`: what follows this character is no data, unless it is empty."""
+    """How rows and fields are separated. An empty quote or escape means none. `loose`: quotes inside a quoted field
+    need no escape. `comment`: text after this character is ignored, unless it is empty."""
 
     delimiter: str
     quote: str
@@ -59,9 +59,8 @@ class Dialect:
 
 
 def find_dialect(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, bool]:
-    """The dialect in which a sample makes most sense, and whether all rows have one width in it. The start of the
-    sample is enough, unless it has so few rows that they say little; `whole` says that the sample is all of the
-    file."""
+    """The dialect that fits a sample best, and whether all rows then have the same width. The start of the sample is
+    enough, unless it has very few rows. `whole`: the sample is the entire file."""
     size = DIALECT_BYTES
     while True:
         dialect, score = _best(text[:size], whole and len(text) <= size, options)
@@ -110,7 +109,7 @@ def _best(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, 
 
 
 def _score(text: str, dialect: Dialect, whole: bool, padded: bool) -> Score | None:
-    """How the sample looks in a dialect; None where its quotes do not close. The width of `padded` rows is that of the
+    """How well a dialect fits the sample; None if its quotes do not close. `padded` rows have the width of the
     longest."""
     found = _strict_rows(text, dialect, whole)
     if found is None:
@@ -129,8 +128,8 @@ def _score(text: str, dialect: Dialect, whole: bool, padded: bool) -> Score | No
 
 
 def _strict_rows(text: str, dialect: Dialect, whole: bool) -> list[list[str]] | None:
-    """The first rows of a sample; None if a quote is never closed, or something stands between the end of a quoted
-    field and the next one."""
+    """The first rows of a sample; None if a quote is never closed, or text stands between a quoted field and the next
+    field."""
     if dialect.loose or not dialect.quote:
         return rows_of(text, dialect, whole, SCORED_ROWS)
     rows: list[list[str]] = []
@@ -146,7 +145,7 @@ def _strict_rows(text: str, dialect: Dialect, whole: bool) -> list[list[str]] | 
 
 
 def rows_of(text: str, dialect: Dialect, whole: bool, limit: int) -> list[list[str]]:
-    """The rows of a sample, at most so many that are not blank; without the last one if it may be cut."""
+    """The rows of a sample, at most `limit` that are not blank; without the last row if it may be cut."""
     rows: list[list[str]] = []
     found = 0
     for row in dialect.rows(io.StringIO(text)):

@@ -1,7 +1,7 @@
-"""The bytes of a CSV file on the way to a parser: decompressed, as UTF-8, and checked to be all of the file.
+"""The bytes of a CSV file for a parser: decompressed, converted to UTF-8, and checked for completeness.
 
-`CsvSource` hands a `CsvBytes` to pyarrow, the sniffer reads its sample from one, and so does the search for the line of
-an error."""
+`CsvSource` passes a `CsvBytes` to pyarrow. The sniffer reads its sample from one, and so does the search for the line
+of an error."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.process import forks
 
 LARGEST_LINE_BYTES = 1 << 26
-"""A row may have so many bytes where max_line_size does not say otherwise."""
+"""The most bytes of a row, unless max_line_size is set."""
 PART_BYTES = 1 << 20
 _UTF8 = "utf-8"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 def encoding_of(options: Mapping[str, Any]) -> str:
-    """The name by which Python knows the encoding of the file."""
+    """Python's name for the encoding of the file."""
     stated = opt.text(options, "encoding")
     if stated is None:
         return _UTF8
@@ -64,10 +64,10 @@ def too_long(path: str, line: int, most_bytes: int) -> SourceError:
 
 
 class CsvBytes(io.RawIOBase):
-    """The bytes of a file as UTF-8 without its first `skip` lines. What `ending` gives for the last byte is put after
-    the end.
+    """The bytes of a file as UTF-8 without its first `skip` lines. The result of `ending` for the last byte is appended
+    at the end.
 
-    A file that has become shorter since it was opened is an error: its last row would be cut without a word."""
+    A file that has shrunk since it was opened is an error: its last row would be cut silently."""
 
     def __init__(
         self, path: str, options: Mapping[str, Any], skip: int = 0, ending: Callable[[bytes], bytes] | None = None
@@ -96,7 +96,7 @@ class CsvBytes(io.RawIOBase):
         else:
             part = self._part(size)
         if self._first:
-            # pyarrow wants all of the header in the first block, with its end.
+            # pyarrow needs the whole header in the first block, with its line end.
             self._first = False
             while part and len(part) < size and (more := self._part(size - len(part))):
                 part += more
@@ -108,15 +108,15 @@ class CsvBytes(io.RawIOBase):
         return self._end(self._last)
 
     def _end(self, last: bytes) -> bytes:
-        """What follows the last byte of the file, once."""
+        """What is appended after the last byte of the file, once."""
         if self._ended or self._ending is None:
             return b""
         self._ended = True
         return self._ending(last)
 
     def read_buffer(self, size: int) -> Any:
-        """As `read`, in memory of pyarrow where the bytes are those of the file: it reuses its memory, and pyarrow asks
-        for this first."""
+        """As `read`, in pyarrow's memory if the bytes are those of the file: it reuses its memory, and pyarrow tries
+        this first."""
         if self._decode is not None or self._first or self._rest or self._ended:
             return self.read(size)
         part = self._stream.read_buffer(size)
@@ -134,7 +134,7 @@ class CsvBytes(io.RawIOBase):
         return len(part)
 
     def _part(self, size: int) -> bytes:
-        """Some bytes as UTF-8; none at the end of the file."""
+        """Some bytes as UTF-8; empty at the end of the file."""
         if self._decode is None:
             part = self._stream.read(size)
             if not part:
@@ -153,7 +153,7 @@ class CsvBytes(io.RawIOBase):
                     hint="encoding => '..' names another encoding",
                 ) from None
             self._lines += text.count("\n")
-            # Half of a surrogate pair is no text in any encoding.
+            # Half of a surrogate pair is not text in any encoding.
             part = text.encode("utf-8", "replace")
             if part or not raw:
                 return part
@@ -168,7 +168,7 @@ class CsvBytes(io.RawIOBase):
                     break
 
     def _with_whole_ends(self, size: int) -> bytes:
-        """Some bytes that do not end inside of a line end."""
+        """Some bytes that do not end inside a line end."""
         part = self._part(size)
         while part.endswith(b"\r") and (more := self._part(size)):
             part += more
@@ -181,9 +181,9 @@ class CsvBytes(io.RawIOBase):
 
 
 class EndMark:
-    """A row that is put after the end of a file and must come back from the parser: if it does not, a quote was open at
-    the end, and the rest of the file would be one value. It has a field too many, so that the parser reports it and
-    does not take it for data."""
+    """A row appended to a file that must come back from the parser. If it does not, a quote was open at the end, and
+    the rest of the file would be one value. It has one field too many, so the parser reports it instead of reading it
+    as data."""
 
     def __init__(self, delimiter: str, width: int, *others: str):
         letters = [c for c in string.ascii_lowercase if c not in (delimiter, *others)]
@@ -191,7 +191,7 @@ class EndMark:
         self.seen = False
 
     def ending(self, last: bytes) -> bytes:
-        """What follows the last byte of the file."""
+        """What is appended after the last byte of the file."""
         return (b"" if last in (b"", b"\n", b"\r") else b"\n") + self.text.encode() + b"\n"
 
 
@@ -200,9 +200,8 @@ EXIT_SECONDS = 0.2
 
 
 def in_use(thing: Any) -> None:
-    """Remember an object that threads of pyarrow may hold. One that lets go of it while the interpreter shuts down
-    would end the process ("terminate called without an active exception"), so the end of the program waits a moment for
-    those that are left."""
+    """Remember an object that pyarrow threads may hold. If a thread dropped it during interpreter shutdown, the process
+    would abort ("terminate called without an active exception"), so the exit waits a moment for those that are left."""
     key = id(thing)
     _in_use[key] = weakref.ref(thing, lambda _: _in_use.pop(key, None))
 
@@ -221,9 +220,9 @@ _before = 0
 
 @contextmanager
 def fields_of_any_length() -> Iterator[None]:
-    """Python's csv module refuses fields of more than 131,072 characters: not while this context is open. The limit is
-    one for the whole process, so it is put back when the last user leaves, unless somebody else has changed it
-    meanwhile. Reading does not go on in the child of a fork, so nobody is a user there that was one before."""
+    """Lift the limit of Python's csv module (131,072 characters per field) while this context is open. The limit is
+    global to the process. It is restored when the last user leaves, unless somebody else has changed it meanwhile.
+    Reading does not continue in the child of a fork, so the users of the parent do not count there."""
     global _users, _before
     generation = forks.generation()
     with _fields:

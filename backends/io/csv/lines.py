@@ -1,8 +1,7 @@
-"""Text that pyarrow's reader does not take as it is, made plain on the way to it: comments, short rows, stray quotes.
+"""Rewrites text that pyarrow's reader cannot read directly: comments, short rows, stray quotes.
 
-`CsvSource` puts a `PlainCsv` stream between the file and the reader where the options (or the sniffer) ask for one of
-them. It goes row by row through Python, so it is slower than a plain file by far. `RawRows` goes the same way, to say
-where an error is."""
+`CsvSource` puts a `PlainCsv` stream between the file and the reader if the options (or the sniffer) need it. It
+processes rows in Python, so it is far slower than a plain file. `RawRows` works the same way, to locate an error."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 PART_ROWS = 1000
 
 Numbered = tuple[Any, str]
-"""A line and its number in the file, or what else says where it is."""
+"""A line and its number in the file, or other location."""
 
 
 def without_comments(lines: Iterable[Numbered], comment: str, quote: str) -> Iterator[Numbered]:
-    """The lines up to a comment mark outside quotes; a line that holds nothing else is left out."""
+    """The lines up to a comment mark outside quotes. A line with nothing else is dropped."""
     inside = False
     for number, line in lines:
         if not comment or comment not in line:
@@ -48,7 +47,7 @@ def without_comments(lines: Iterable[Numbered], comment: str, quote: str) -> Ite
 
 
 def shorter(lines: Iterable[Numbered], most_bytes: int, path: str, skip: bool) -> Iterator[Numbered]:
-    """The lines of at most so many bytes; a longer one is an error, or is skipped."""
+    """The lines of at most `most_bytes` bytes. A longer one is an error, or is skipped."""
     for number, line in lines:
         size = len(line.rstrip("\r\n").encode())
         if size <= most_bytes:
@@ -61,8 +60,7 @@ def shorter(lines: Iterable[Numbered], most_bytes: int, path: str, skip: bool) -
 
 
 class LooseRows:
-    """Rows of a file whose quotes need not be escaped: one ends a field only before a delimiter or the end of the
-    line."""
+    """Rows of a file with unescaped quotes: a quote ends a field only before a delimiter or the end of the line."""
 
     def __init__(self, lines: Iterable[str], delimiter: str, quote: str) -> None:
         self.lines, self.delimiter, self.quote = iter(lines), delimiter, quote
@@ -88,7 +86,7 @@ class LooseRows:
             at = end + 1
 
     def _closed(self, text: str, start: int) -> tuple[str, int]:
-        """The text with as many lines more as a field needs that begins here, and where it ends."""
+        """The text with as many more lines as the field starting here needs, and where it ends."""
         closing = self._closing(text, start)
         if closing is not None:
             return text, closing
@@ -120,8 +118,8 @@ class LooseRows:
 
 
 class PlainCsv(io.RawIOBase):
-    """The rows of a file as CSV text with every quote doubled, which is what pyarrow reads best. `unclosed` is called
-    if the file ends inside of quotes, and says whether its last row counts all the same."""
+    """The rows of a file as CSV text with every quote doubled, which pyarrow reads best. If the file ends inside
+    quotes, `unclosed` is called and decides whether the last row counts."""
 
     def __init__(
         self,
@@ -175,8 +173,8 @@ class PlainCsv(io.RawIOBase):
 
 
 def _closed_rows(dialect: Dialect, lines: Iterable[str], unclosed: Callable[[], bool]) -> Iterator[list[str]]:
-    """The rows; what `unclosed` says decides about the last one, if the text ends inside of quotes. Loose quotes need
-    not be closed."""
+    """The rows. If the text ends inside quotes, `unclosed` decides about the last one. Loose quotes need not be
+    closed."""
     if dialect.loose or not dialect.quote:
         yield from dialect.rows(lines)
         return
@@ -192,7 +190,7 @@ def _closed_rows(dialect: Dialect, lines: Iterable[str], unclosed: Callable[[], 
         if not ended:
             yield row
         elif row and unclosed():
-            # The empty line behind the end is part of this row, so it had not ended.
+            # The empty line after the end is part of this row, so the row had not ended.
             yield [*row[:-1], row[-1].removesuffix("\n")]
 
 
@@ -208,8 +206,8 @@ def plain_stream(raw: PlainCsv) -> pa.NativeFile:
 
 
 class RawRow(NamedTuple):
-    """A row as it stands in the file: its first line, the byte at which that starts, its bytes, and its fields as bytes
-    in latin-1."""
+    """A row as it is in the file: its first line, the byte where that starts, its bytes, and its fields as bytes in
+    latin-1."""
 
     line: int
     position: int
@@ -217,14 +215,14 @@ class RawRow(NamedTuple):
     fields: list[str]
 
     def texts(self) -> list[str]:
-        """The fields as text; bytes that are not UTF-8 are replaced."""
+        """The fields as text. Bytes that are not UTF-8 are replaced."""
         return [
             field if field.isascii() else field.encode("latin-1").decode("utf-8", "replace") for field in self.fields
         ]
 
 
 class RawRows:
-    """All rows of a file with their places; slow. Latin-1 has a character for each byte, so counting characters counts
+    """All rows of a file with their locations; slow. Latin-1 has one character per byte, so counting characters counts
     bytes."""
 
     def __init__(self, path: str, dialect: Dialect, skip: int, options: Mapping[str, Any]):
@@ -265,7 +263,7 @@ class RawRows:
         return RawRow(line, position, text, fields)
 
     def next_line(self) -> int | None:
-        """The number of the next line that is not blank. It is taken: no row can be read behind it."""
+        """The number of the next line that is not blank. The line is consumed: no row can be read after it."""
         for line in self._lines:
             if line.strip("\r\n"):
                 return self._taken[-1][0][0]

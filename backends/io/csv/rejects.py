@@ -1,8 +1,7 @@
-"""Rows that a CSV file has and a query does not see: what `store_rejects` keeps of them, and the two tables in which it
-is read.
+"""Rejected rows of CSV files: what `store_rejects` keeps of them, and the two tables that show it.
 
-The reader leaves such rows out and counts which; `CsvRejects.note` then goes through the file once more, to say where
-they are and why. The catalog puts `RejectTables` under the names of the options, with DuckDB's columns. Integers are
+The reader leaves such rows out and counts them. `CsvRejects.note` then reads the file once more, to say where they are
+and why. The catalog registers `RejectTables` under the names from the options, with DuckDB's columns. Integers are
 signed here."""
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SCANS = Schema.of(
 
 
 def rejects_of(options: Mapping[str, Any]) -> CsvRejects | None:
-    """Where rejected rows go, if the options ask for that."""
+    """Where rejected rows are stored, if the options ask for it."""
     wanted = bool(opt.flag(options, "store_rejects")) or "rejects_table" in options or "rejects_scan" in options
     if not wanted:
         if "rejects_limit" in options:
@@ -59,7 +58,7 @@ def rejects_of(options: Mapping[str, Any]) -> CsvRejects | None:
 
 @dataclass
 class CsvRejects:
-    """What one source has rejected: rows of the two tables by file. `limit` is how many errors of a file are kept; 0
+    """The rejected rows of one source: rows of the two tables by file. `limit` is how many errors per file are kept; 0
     for all."""
 
     table: str
@@ -70,7 +69,7 @@ class CsvRejects:
     scans: dict[int, tuple[Any, ...]] = field(default_factory=dict)
 
     def note(self, pass_: _Reader) -> None:
-        """Keep what a pass over a file has left out, in the place of what an earlier pass has."""
+        """Store what a pass over a file has left out, replacing the result of an earlier pass."""
         file = pass_.source.paths.index(pass_.path)
         found: list[tuple[Any, ...]] = []
         if pass_.left_out or pass_.most_bytes:
@@ -109,8 +108,8 @@ def _scan(pass_: _Reader) -> tuple[Any, ...]:
 
 
 def _errors(pass_: _Reader) -> Iterator[tuple[Any, ...]]:
-    """(line, its byte, the byte of the error, column from 1, its name, kind, text, message) for what is wrong in the
-    rows read. Bytes are counted from 1."""
+    """(line, its byte, the byte of the error, column from 1, its name, kind, text, message) for each error in the rows
+    read. Bytes are counted from 1."""
     format, source = pass_.format, pass_.source
     width, columns = len(format.names), [reader(pass_.kind(i), how) for i, how in enumerate(format.formats)]
     failed, row_number = set(pass_.failed), -1
@@ -160,7 +159,7 @@ def _errors(pass_: _Reader) -> Iterator[tuple[Any, ...]]:
 
 
 def _wrong_width(row: RawRow, width: int) -> Iterator[tuple[int, int, str]]:
-    """(column, byte, kind) for each column that a row lacks, or has too many."""
+    """(column, byte, kind) for each missing or extra column of a row."""
     for column in range(len(row.fields), width):
         yield column, row.position + 1 + len(row.text.rstrip("\r\n")), "MISSING COLUMNS"
     for column in range(width, len(row.fields)):
@@ -168,7 +167,7 @@ def _wrong_width(row: RawRow, width: int) -> Iterator[tuple[int, int, str]]:
 
 
 def _wrong_values(pass_: _Reader, row: RawRow, columns: list[Any]) -> Iterator[tuple[int, int, str, str]]:
-    """(column, byte, kind, message) for each value of a row that does not convert."""
+    """(column, byte, kind, message) for each value of a row that cannot be converted."""
     nulls = set(pass_.source.nulls)
     for column, (raw, read) in enumerate(zip(row.fields, columns, strict=False)):
         try:
@@ -192,7 +191,7 @@ def _wrong_values(pass_: _Reader, row: RawRow, columns: list[Any]) -> Iterator[t
 
 
 def _start(row: RawRow, column: int) -> int:
-    """The byte at which a field starts, if no field before it is in quotes."""
+    """The byte where a field starts, if no field before it is quoted."""
     return row.position + 1 + sum(len(value) + 1 for value in row.fields[:column])
 
 
@@ -201,7 +200,7 @@ def _decoded(text: str) -> str:
 
 
 class RejectTables:
-    """The tables of rejected rows of a session, by name. Scans are numbered in the order in which they were made."""
+    """The tables of rejected rows of a session, by name. Scans are numbered in order of creation."""
 
     def __init__(self) -> None:
         self._tables: dict[str, RejectTable] = {}
@@ -209,7 +208,7 @@ class RejectTables:
         self._lock = forks.lock()
 
     def add(self, rejects: CsvRejects) -> list[RejectTable]:
-        """Show what a source rejects; the tables that have to be put under their names."""
+        """Show what a source rejects, and return the tables to register under their names."""
         with self._lock:
             self._scans += 1
             rejects.scan_id = self._scans
@@ -224,7 +223,7 @@ class RejectTables:
 
 
 class RejectTable:
-    """One of the two tables, as a source that has at any time what the queries before have rejected."""
+    """One of the two tables, as a source of everything that earlier queries have rejected."""
 
     def __init__(self, name: str, schema: Schema) -> None:
         self.name, self.schema = name, schema

@@ -1,9 +1,8 @@
-"""CSV detection: from the start of a file to its dialect, its header and its column types, as DuckDB's sniffer does it.
+"""CSV detection: finds the dialect, header and column types from the start of a file, like DuckDB's sniffer.
 
-`sniff` is called by `CsvSource` for the first file (for every file with `union_by_name`). What the user states is taken
-as it is; the rest is found in a sample: the delimiter that gives the most columns consistently, the first row as a
-header if it does not fit the types below it, and the first type that fits all sampled values of a column.
-"""
+`CsvSource` calls `sniff` for the first file (for every file with `union_by_name`). Options set by the user are kept.
+The rest is found in a sample: the delimiter that gives the most columns consistently, the first row as a header if it
+does not fit the types below it, and the first type that fits all sampled values of a column."""
 
 from __future__ import annotations
 
@@ -30,18 +29,18 @@ from tsql.kernels.expr.types import DOUBLE, VARCHAR, Type
 from tsql.kernels.process.quick_dataclass import dataclass
 
 COMMENT = "#"
-"""What comments begin with where a file has some and nobody says so."""
+"""The comment character that is detected if none is set."""
 SAMPLE_ROWS = 20_480
 SAMPLE_BYTES = 2_000_000
 SHOWN_VALUES = 50
 HEAD_BYTES = 4096
-"""A file of text has few NUL characters in its first bytes."""
+"""A text file has few NUL characters in its first bytes."""
 
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """Everything needed to read a file: columns in file order with their types and how their dates are written.
-    `empty` says that there are no rows below the header."""
+    """Everything needed to read a file: columns in file order with their types and date formats. `empty`: there are no
+    rows below the header."""
 
     dialect: Dialect
     skip: int
@@ -69,14 +68,15 @@ def sniff(path: str, options: Mapping[str, Any]) -> CsvFormat:
 
 
 def _sniffed(path: str, sample: str, whole: bool, options: Mapping[str, Any]) -> CsvFormat | None:
-    """The format of a file that starts like this; None if the sample ends before its second row does."""
+    """The format of a file that starts with this sample; None if the sample ends before its second row does."""
     skip = opt.count(options, "skip", 0)
     padded = bool(opt.flag(options, "null_padding"))
     comment = opt.character(options, "comment")
     text, blank = _below(sample, skip, comment or "", options)
     dialect, sensible = find_dialect(text, whole, options)
     if comment is None and not sensible and COMMENT in text:
-        # A mark that was not asked for counts only if the file makes no sense with it, and does without.
+        # A comment character that was not set counts only if the file is inconsistent with the comments, and
+        # consistent without them.
         plain, plain_blank = _below(sample, skip, COMMENT, options)
         other, sensible = find_dialect(plain, whole, options)
         if plain and sensible:
@@ -86,7 +86,7 @@ def _sniffed(path: str, sample: str, whole: bool, options: Mapping[str, Any]) ->
     rows = rows_of(text, dialect, whole, SAMPLE_ROWS if limit is None else max(limit, 2))
     width = max(map(len, rows), default=1) if padded else _width(rows)
     if width > 1:
-        # Lines of white space above the first row are none either.
+        # Lines of white space above the first row are skipped too.
         above = next((number for number, row in enumerate(rows) if len(row) > 1 or (row and row[0].strip())), 0)
         blank += sum(1 + "".join(row).count("\n") for row in rows[:above])
         rows = rows[above:]
@@ -103,8 +103,7 @@ def _sniffed(path: str, sample: str, whole: bool, options: Mapping[str, Any]) ->
 
 
 def _below(text: str, skip: int, comment: str, options: Mapping[str, Any]) -> tuple[str, int]:
-    """A sample without its comments, the lines to skip and the blank lines behind them; and how many of these there
-    were."""
+    """A sample without comments, skipped lines and the blank lines after them; and the number of those blank lines."""
     if comment or skip:
         quote = opt.character(options, "quote")
         lines = [
@@ -117,7 +116,7 @@ def _below(text: str, skip: int, comment: str, options: Mapping[str, Any]) -> tu
 
 
 def sample_rows(options: Mapping[str, Any]) -> int | None:
-    """How many rows are looked at; None for all of them."""
+    """The number of rows to sample; None for all."""
     stated = options.get("sample_size")
     if stated is None:
         return SAMPLE_ROWS
@@ -127,7 +126,8 @@ def sample_rows(options: Mapping[str, Any]) -> int | None:
 
 
 def read_sample(path: str, options: Mapping[str, Any], size: int = SAMPLE_BYTES) -> tuple[str, bool]:
-    """The start of a file as text, and whether that is all of it. Bytes that are not UTF-8 are found when reading."""
+    """The start of a file as text, and whether that is the entire file. Bytes that are not UTF-8 are found when
+    reading."""
     with reading(path, "a CSV file"), CsvBytes(path, options) as stream:
         data = bytearray()
         while len(data) <= size and (part := stream.read(size + 1 - len(data))):
@@ -150,7 +150,7 @@ def _width(rows: list[list[str]]) -> int:
 
 
 def _nothing(dialect: Dialect, skip: int, options: Mapping[str, Any]) -> CsvFormat:
-    """A file without rows has the columns that the user states, or one column0 (as in DuckDB)."""
+    """The format of a file without rows: the columns that the user sets, or one column0 (as in DuckDB)."""
     stated = opt.column_types(options, "columns") or {
         name: VARCHAR for name in opt.column_names(options, "names") or ["column0"]
     }
@@ -182,7 +182,7 @@ def _columns(
     if header is None:
         header = len(first) == width and _is_header(first, found, nulls)
     if not header and len(rows) > 1 and stated is None:
-        # What the first row holds comes last: the rows below have said what kind of column it is, and it fits them.
+        # The first row comes last: the rows below have decided the kind of the column, and it fits them.
         found = [_type([*below, first], i, nulls, options) for i in range(width)]
     if header and len(rows) == 1 and stated is None:
         found = [(VARCHAR, ISO)] * width
@@ -204,7 +204,7 @@ def _type(rows: list[list[str]], index: int, nulls: set[str], options: Mapping[s
 
 
 def type_of(values: list[str], options: Mapping[str, Any]) -> tuple[Type, TextFormat]:
-    """The type of a column with these values (NULLs left out), and how they are written."""
+    """The type of a column with these values (without NULLs), and how they are written."""
     if opt.flag(options, "all_varchar"):
         return VARCHAR, ISO
     for option, written in (("dateformat", "DATE"), ("timestampformat", "TIMESTAMP")):
@@ -235,13 +235,13 @@ _COMMA_NUMBER = re.compile(
 
 
 def _numbers(values: list[str], format: TextFormat) -> list[str]:
-    """Values as they would be written without separators of thousands and with a decimal point."""
+    """The values without thousands separators and with a decimal point."""
     plain = [value.replace(format.thousands, "") for value in values]
     return [value.replace(",", ".") for value in plain] if format.decimal == "," else plain
 
 
 def number_format(options: Mapping[str, Any]) -> TextFormat:
-    """How numbers are written: a point or a comma before the fraction, and what separates thousands."""
+    """How numbers are written: the decimal separator, and the thousands separator."""
     decimal, thousands = opt.text(options, "decimal_separator") or ".", opt.character(options, "thousands") or ""
     if decimal not in (".", ","):
         raise SourceError(f"option decimal_separator is '.' or ',', not {decimal!r}")
@@ -264,7 +264,7 @@ def _format(kind: Type, seen: TextFormat, options: Mapping[str, Any]) -> TextFor
 
 
 def _is_header(first: list[str], found: list[tuple[Type, TextFormat]], nulls: set[str]) -> bool:
-    """A first row is a header if all columns are text, or if it does not fit their types, or if it is all NULL."""
+    """Whether the first row is a header: all columns are text, or it does not fit their types, or it is all NULL."""
     cells = list(zip(first, found, strict=True))
     if all(kind == VARCHAR for _, (kind, _) in cells) or all(cell in nulls for cell, _ in cells):
         return True
@@ -323,11 +323,11 @@ def _stated_types(names: Sequence[str], options: Mapping[str, Any], path: str = 
 
 
 def over_more_rows(path: str, format: CsvFormat, options: Mapping[str, Any]) -> CsvFormat:
-    """The format with types that fit all rows, or as many as sample_size says; the sample has said the rest.
+    """The format with types that fit all rows, or as many as sample_size says. The sample has decided the rest.
 
-    Some values are kept that show the type of a column so far. Where others do not agree with them, they are kept too,
-    and all of them say what the type is then. It may be one that rows before have not been held against (dates with the
-    day first or last), so the rows are read again until nothing changes."""
+    Some values that show the type of a column so far are kept. Values that disagree with them are added, and all of
+    them decide the new type. Earlier rows may not have been checked against it (dates with the day first or last), so
+    the rows are read again until nothing changes."""
     limit = sample_rows(options)
     if format.empty or "columns" in options or (limit is not None and limit < SAMPLE_ROWS):
         return format

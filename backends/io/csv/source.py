@@ -1,11 +1,11 @@
 """CSV files as a source: detection by `csv_sniff`, reading by pyarrow's streaming reader in bounded memory.
 
-A file is one split. Values are first converted by pyarrow. Where it meets text that its grammar does not know, the file
-is read on from the same row with all columns as text, which is converted value by value as DuckDB casts it
-(`csv_values`): slower, and exact about the line and the column of a value that does not fit.
+A file is one split. pyarrow converts values first. If it meets text outside its grammar, reading continues from the
+same row with all columns as text, converted value by value like DuckDB's casts (`csv_values`). This is slower, but
+reports the exact line and column of a bad value.
 
-A file never ends early without an error. A row that is longer than a block is read in larger ones, up to
-`max_line_size`; a quote that is open at the end of the file swallows the `EndMark` behind it, which is noticed."""
+A file never ends early without an error. A row longer than a block is read in larger blocks, up to `max_line_size`. A
+quote that is open at the end of the file swallows the `EndMark` after it, which is detected."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FALSE = ["false", "False", "FALSE", "f", "F", "no", "No", "NO"]
 
 
 class CsvSource:
-    """Reads CSV files. The first file's columns decide; later ones must have the same (or `union_by_name`)."""
+    """Reads CSV files. The first file's columns apply; later files must have the same (or `union_by_name`)."""
 
     def __init__(self, patterns: Sequence[str], options: dict[str, Any] | None = None):
         self.patterns = tuple(patterns)
@@ -102,7 +102,7 @@ class CsvSource:
                     found[key] = Field(name, kind)
                     guessed |= {key} if format.empty else set()
                 elif not format.empty:
-                    # A file without rows says nothing of types: the first file with rows decides.
+                    # A file without rows has no types: the first file with rows decides.
                     found[key] = Field(known.name, kind if key in guessed else common_type(known.type, kind) or VARCHAR)
                     guessed.discard(key)
         return Schema(tuple(found.values()))
@@ -147,8 +147,8 @@ def _nothing() -> None:
 
 
 class _Reader:
-    """One pass over one file: rows in batches of the needed columns, by pyarrow's conversion first, by ours from the
-    first batch that it cannot convert."""
+    """One pass over one file: rows in batches of the needed columns, converted by pyarrow, and by us from the first
+    batch that pyarrow cannot convert."""
 
     def __init__(self, source: CsvSource, path: str, format: CsvFormat, columns: tuple[str, ...]):
         self.source, self.path, self.format, self.columns = source, path, format, columns
@@ -159,12 +159,12 @@ class _Reader:
         self.block_bytes = BLOCK_BYTES
         self.mark: EndMark | None = None
         dialect = format.dialect
-        # Lines are counted one by one for a limit that is less than a block; a larger one is kept by the size of
-        # blocks.
+        # A limit smaller than a block needs a count of each line; a larger one is enforced by the block size.
         self.most_bytes = source.longest if source.longest < BLOCK_BYTES else 0
         self.rewritten = bool(dialect.comment or source.padded or self.most_bytes or (dialect.loose and dialect.quote))
         self.failed: list[int] = []
-        """Rows that were left out because of a value, numbered without those that have another number of fields."""
+        """Rows that were left out because of a bad value. Their numbers do not count rows with a wrong number of
+        fields."""
         self.left_out = self.unclosed = self.finished = False
         in_use(self)
 
@@ -213,8 +213,8 @@ class _Reader:
                 yield converted
 
     def _closed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, if the file does not end inside of quotes. Where errors are ignored, the row that does not end
-        is left out: it is the last one, so one batch is held back."""
+        """The batches, if the file does not end inside quotes. If errors are ignored, the unterminated row is dropped:
+        it is the last one, so one batch is held back."""
         if not self.source.ignore_errors:
             rows = 0
             for batch in batches:
@@ -241,7 +241,7 @@ class _Reader:
         )
 
     def _input(self) -> pa.NativeFile:
-        """The bytes of the file; made plain first where pyarrow would not take them as they are."""
+        """The bytes of the file, rewritten first if pyarrow cannot read them directly."""
         source, dialect, format = self.source, self.format.dialect, self.format
         stored_path(self.path)  # all of a pipe is awaited here: pyarrow reads in threads that nobody can call off
         if not self.rewritten:
@@ -303,7 +303,7 @@ class _Reader:
             raise
 
     def _invalid(self, row: pa.csv.InvalidRow) -> str:
-        """What is to be done with a row that has another number of fields."""
+        """What to do with a row that has a wrong number of fields."""
         if self.mark is not None and row.text == self.mark.text:
             self.mark.seen = True
             return "skip"
@@ -311,7 +311,7 @@ class _Reader:
         return "skip" if self.source.ignore_errors else "error"
 
     def _arrow_type(self, index: int) -> pa.DataType:
-        """What pyarrow converts by itself: all but types whose text it reads differently."""
+        """The types that pyarrow converts itself: all except those whose text it reads differently."""
         kind, format = self.kind(index), self.format.formats[index]
         if kind.name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ") and (format.order != "ymd" or format.strptime is not None):
             return pa.string()
@@ -329,7 +329,7 @@ class _Reader:
             index = int(name[1:])
             kind, format = self.kind(index), self.format.formats[index]
             if careful or array.type != kind.to_arrow():
-                # Where every column is read to find bad rows, those that nobody asked for tell of nothing.
+                # If every column is read to find bad rows, columns that nobody requested report nothing.
                 lost = partial(self.source.lost.add, names[index]) if index in names else _nothing
                 array, wrong = convert_column(array, kind, format, lost)
                 if wrong is not None:
@@ -346,7 +346,7 @@ class _Reader:
         return shaped.filter(pc.invert(failed))
 
     def raw_rows(self) -> RawRows:
-        """The rows with their places in the file, the header too."""
+        """The rows with their locations in the file, including the header."""
         return RawRows(self.path, self.format.dialect, self.format.skip, self.source.options)
 
     def _data_rows(self) -> Iterator[RawRow]:
@@ -356,7 +356,7 @@ class _Reader:
             yield from rows
 
     def _line_of(self, row: int) -> int:
-        """The line on which a row starts, by its number among those that pyarrow has read. It need not end."""
+        """The line where a row starts, by its number among the rows that pyarrow has read. The row need not end."""
         width = len(self.format.names)
         with self.raw_rows() as rows:
             if self.format.header:

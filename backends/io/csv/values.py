@@ -1,8 +1,8 @@
-"""What CSV files hold beside the ordinary values of `text`: nan and infinities, times before year 1 and after 9999,
-times where a date is asked for, integers of 39 digits.
+"""CSV values beyond the ordinary ones of `text`: nan and infinities, times before year 1 and after 9999, times for a
+date column, integers of 39 digits.
 
-`text` and pyarrow read what nearly all files hold. What is here is asked only about what they refuse, so it costs
-nothing elsewhere."""
+`text` and pyarrow read the values of almost all files. This module is only used for values that they refuse, so it
+costs nothing otherwise."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _DATED = re.compile(
 _WHOLE = re.compile(r"(?:0|[1-9][0-9]{0,38}|-[0-9]{1,39})")
 _ZONE = re.compile(r"\s*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)\Z")
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-"""After so many years, and so many days, the calendar repeats."""
+"""The calendar repeats after this many years and days."""
 
 _FITTING = {
     "DATE": ("date", "infinity", "epoch"),
     "TIMESTAMP": ("timestamp", "date"),
     "TIMESTAMPTZ": ("zoned", "timestamp", "date", "infinity", "epoch"),
 }
-"""Types, and the shapes of values that leave a column of that type what it is."""
+"""For each type, the shapes of values that do not change the type of a column."""
 
 _WHOLE_NUMBERS, _FRACTIONS = "^-?[0-9]{1,18}$", r"^-?[0-9]{1,18}(\.[0-9]{0,18})?$"
-"""Numbers that pyarrow casts as we would."""
+"""Numbers that pyarrow casts like we do."""
 
 _LONGEST_SHOWN = 60
 
@@ -73,8 +73,8 @@ def detect(texts: Iterable[str]) -> tuple[Type, TextFormat]:
 
 
 def _ordinary(values: list[str]) -> tuple[Type, TextFormat]:
-    """The type of values that are all written alike. They are looked at in bulk, one per line, so a line break inside
-    of one would make it two: another blank takes its place, which means the same."""
+    """The type of values that are all written alike. They are checked in bulk, one per line. A line break inside a
+    value would split it, so it is replaced by another white space, which means the same."""
     return detect_ordinary([value.replace("\n", "\v") for value in values] if "\n" in "".join(values) else values)
 
 
@@ -87,9 +87,9 @@ def _are_hugeints(values: list[str]) -> bool:
 
 
 def _from_shapes(values: list[str]) -> Type | None:
-    """The type of values that are not all written alike. As in DuckDB the first one decides between numbers, dates and
-    timestamps, so `inf` before numbers is taken for a date and makes the column text; and what a TIMESTAMP column has
-    beside plain times (a zone, `infinity`, `epoch`) makes it a TIMESTAMPTZ."""
+    """The type of values that are not all written alike. As in DuckDB, the first one decides between numbers, dates and
+    timestamps, so `inf` before numbers is taken for a date and makes the column text. In a TIMESTAMP column, values
+    other than plain times (a zone, `infinity`, `epoch`) make it a TIMESTAMPTZ."""
     first = _shape(values[0])
     shapes = {first}
     for value in values:
@@ -129,7 +129,7 @@ def _shape(text: str) -> str | None:
 
 
 def reader(kind: Type, format: TextFormat = ISO) -> Callable[[str], Any]:
-    """The function that reads a value from text as DuckDB casts it: the stored form, or None where it is not one."""
+    """The function that reads a value from text like DuckDB's cast: the stored form, or None if it is invalid."""
     ordinary = parser(kind, format)
     if kind not in _TIMES or format != ISO:
         return ordinary
@@ -142,14 +142,14 @@ def reader(kind: Type, format: TextFormat = ISO) -> Callable[[str], Any]:
 
 
 def fits(text: str, kind: Type, format: TextFormat) -> bool:
-    """Whether detection takes the text for a value of a column of this type. It is narrower than a cast: `epoch` over a
-    column of timestamps, or a time over one of dates, is a header."""
+    """Whether detection accepts the text as a value of this column type. Stricter than a cast: `epoch` above a column
+    of timestamps, or a time above one of dates, is a header."""
     return parser(kind, format)(text) is not None or (format == ISO and _shape(text) in _FITTING.get(kind.name, ()))
 
 
 def _unusual_time(text: str, kind: Type) -> int | None:
-    """infinity, epoch, a time of any year, or one with more than the type keeps: a DATE drops the time, a TIMESTAMP the
-    zone."""
+    """infinity, epoch, a time of any year, or one with more parts than the type keeps: a DATE drops the time, a
+    TIMESTAMP the zone."""
     word = text.lower()
     if word in _INFINITIES:
         return _INFINITIES[word] * (DATE_INFINITY if kind == DATE else TIMESTAMP_INFINITY)
@@ -164,7 +164,7 @@ def _unusual_time(text: str, kind: Type) -> int | None:
 
 
 def _moved(day: str, clock: str, days: int, kind: Type) -> int | None:
-    """A time, written in two parts, so many days later; None outside of what the type holds."""
+    """A time, written in two parts, moved by `days` days; None outside the range of the type."""
     if parse_timestamptz(day + clock) is None:
         return None
     if kind == DATE:
@@ -178,7 +178,7 @@ def _moved(day: str, clock: str, days: int, kind: Type) -> int | None:
 def convert_column(
     array: pa.Array, kind: Type, format: TextFormat, lost: Callable[[], None] = lambda: None
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Text as values of `kind`, and which rows could not be converted, if any: the ordinary values first, then the
+    """Text as values of `kind`, and which rows could not be converted, if any: ordinary values first, then the
     others."""
     if format.thousands and kind.is_numeric:
         array = pc.replace_substring(array, format.thousands, "")
@@ -199,7 +199,7 @@ def convert_column(
             except pa.ArrowInvalid:
                 pass  # out of range: looked at one by one below
         format = replace(format, thousands="")
-    # Arrow refuses to make decimals of 39 digits from numbers, though it carries them: they are left for the second
+    # Arrow does not convert numbers to decimals of 39 digits, though it can hold them: they are left for the second
     # step.
     found, wrong = convert_text(array, DECIMAL(38, 0) if kind == HUGEINT else kind, format, lost)
     if wrong is None or not (kind == HUGEINT or kind in _TIMES):
@@ -224,6 +224,6 @@ def _read_bytes(read: Callable[[str], Any], raw: bytes | str) -> Any:
 
 
 def shown(text: str) -> str:
-    """A value as a message shows it: on one line, and not at length."""
+    """A value for an error message: on one line and shortened."""
     cut = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + ".."
     return cut.replace("\r", "\\r").replace("\n", "\\n")

@@ -1,9 +1,8 @@
 """JSON files as a source: NDJSON, a top-level array of objects, or objects one after another, with type detection.
 
-Columns and types come from a sample over all files, as in DuckDB. What has no SQL type here (lists, objects, columns
-that mix kinds) becomes VARCHAR holding JSON text. A file is one split, read in blocks; a block of NDJSON goes through
-pyarrow's reader, or value by value where that cannot read it.
-"""
+Columns and types come from a sample over all files, as in DuckDB. Values without a SQL type here (lists, objects,
+columns of mixed kinds) become VARCHAR with JSON text. A file is one split, read in blocks. A block of NDJSON is read by
+pyarrow, or value by value if pyarrow cannot read it."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ _FAST = {BIGINT: pa.int64(), DOUBLE: pa.float64(), BOOLEAN: pa.bool_(), VARCHAR:
 
 
 class JsonSource:
-    """Reads JSON files. `keys` are the object keys behind the columns; None where records are no objects."""
+    """Reads JSON files. `keys` are the object keys of the columns; None if records are not objects."""
 
     def __init__(self, patterns: Sequence[str], options: dict[str, Any] | None = None):
         self.patterns = tuple(patterns)
@@ -123,7 +122,7 @@ class JsonSource:
         )
 
     def _is_plain(self, columns: tuple[str, ...]) -> bool:
-        """Whether pyarrow reads these columns as we would: object keys with the plain types of `_FAST`."""
+        """Whether pyarrow reads these columns like we do: object keys with the plain types of `_FAST`."""
         if self.keys is None or not columns or self.ignore_errors:
             return False
         return all(name not in self.texts and self.schema[name].type in _FAST for name in columns)

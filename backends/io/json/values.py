@@ -1,8 +1,7 @@
-"""JSON text as a stream of values with their lines, and values as columns: the parts of `JsonSource` below the schema.
+"""JSON text → a stream of values with their lines, and values → columns: the layers of `JsonSource` below the schema.
 
-Three layouts are read: one value per line (NDJSON), a top-level array, and values one after another with any white
-space between them. All are read piece by piece: memory is bounded by the largest value, not by the file.
-"""
+Three layouts are read: one value per line (NDJSON), a top-level array, and values separated by any white space. All are
+read piece by piece, so memory is bounded by the largest value, not by the file."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tsql.kernels.expr.types import Type
 BLOCK_BYTES = 1 << 21
 CHUNK_CHARS = 1 << 18
 BAD = object()
-"""Stands for a value that could not be parsed where errors are ignored: it becomes a row of NULLs."""
+"""Stands for a value that could not be parsed, if errors are ignored: it becomes a row of NULLs."""
 
 
 def layout_of(path: str, compression: str | None) -> str:
@@ -157,7 +156,7 @@ def _stream(path: str, stream: Any, array: bool) -> Iterator[tuple[int, Any]]:
 
 
 def _incomplete(error: Exception, length: int) -> bool:
-    """Whether a value may only be cut by the end of the buffer."""
+    """Whether a value may just be cut off by the end of the buffer."""
     return isinstance(error, json.JSONDecodeError) and (
         error.pos >= length - 16 or error.msg.startswith("Unterminated")
     )
@@ -177,7 +176,7 @@ def as_text(value: Any) -> str:
 
 
 def reader(kind: Type, as_json: bool) -> Callable[[Any], Any]:
-    """The function that turns a JSON value (not null) into the stored form of `kind`, or None where it does not fit."""
+    """The function that converts a JSON value (not null) to the stored form of `kind`, or None if it does not fit."""
     if as_json:
         return as_text
     if kind.name == "VARCHAR":

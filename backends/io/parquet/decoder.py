@@ -1,10 +1,10 @@
-"""The machine code of the Parquet decoder: from the disk cache, or made in two steps so that a first query does not
+"""The machine code of the Parquet decoder: from the disk cache, or compiled in two steps so that a first query does not
 wait for it.
 
-The kernel is the same for all files and takes LLVM half a second. So it is kept on disk under a name (a digest of the
-text of its source files, which spares a process the 13 ms that emitting it takes). Where it is not there, a quick
-version (50 ms, and some half as fast) reads the first rows; if there are many, the full version is made meanwhile, and
-used from then on."""
+The kernel is the same for all files, and LLVM takes half a second to compile it. So it is cached on disk, keyed by a
+digest of its source files; this saves the 13 ms of emitting it in each process. If it is not cached, a quick version
+(50 ms, about half as fast) reads the first rows. If there are many rows, the full version is compiled in the meantime,
+and used from then on."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _KEEPS_LOCK = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c
 
 
 class Decoder(NamedTuple):
-    """The kernel, to be called with the interpreter lock released, or, for work of some microseconds, with the lock
-    held: another thread that takes it then would cost more than the work."""
+    """The kernel in two forms: called with the GIL released, or, for work of a few microseconds, with the GIL held. If
+    another thread took the GIL then, that would cost more than the work."""
 
     long: Call
     short: Call
@@ -40,7 +40,7 @@ class Decoder(NamedTuple):
 
 
 MANY_VALUES = 1_000_000
-"""After so many values the full version is made."""
+"""After this many values, the full version is compiled."""
 
 
 class TwoTiers:
@@ -54,7 +54,7 @@ class TwoTiers:
         self._promoted = False
 
     def get(self, values: int) -> Decoder:
-        """The best version that is there, for so many values."""
+        """The best version available, for this many values."""
         if self._full is not None:
             return self._full
         with self._lock:
@@ -84,8 +84,7 @@ def _compiled(name: str, opt: int) -> Compiled:
 
 
 def _name() -> str:
-    """The name of the decoder in the disk cache: other source files are another decoder. Without source files, its own
-    text."""
+    """The name of the decoder in the disk cache: a digest of its source files, or of its own text if there are none."""
     runtime, codegen = Path(parquet_reader.__file__).parent, Path(llvm.__file__).parent
     try:
         texts = [
@@ -107,5 +106,5 @@ _tiers = TwoTiers()
 
 
 def decoder(values: int) -> Decoder:
-    """The decoder, for a column chunk of so many values."""
+    """The decoder for a column chunk of this many values."""
     return _tiers.get(values)

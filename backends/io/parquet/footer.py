@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _INT32, _INT64, _INT96 = 1, 2, 3
 _THRIFT_I32, _TWELVE_BYTES = 5, (b"\x0e", b"\x18")
-"""The numbers of FIXED_LEN_BYTE_ARRAY and of its 12 bytes, as Thrift writes them (doubled), and the kind of these
+"""The numbers of FIXED_LEN_BYTE_ARRAY and of its 12 bytes as Thrift writes them (doubled), and the type of these
 fields."""
 _CONVERTED_DECIMAL, _LOGICAL_DECIMAL = 5, 5
 _SCHEMA, _ROW_GROUPS = 2, 4
 _TYPE, _LENGTH, _NAME, _CHILDREN, _CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE = 1, 2, 4, 5, 6, 7, 8, 10
 _ARROW_SCHEMA = b"ARROW:schema"
 _PAGE_BYTES, _PAGE_ROWS = 20, 2**31 - 1
-"""The bytes of the smallest header of a page with many rows, and the most rows that a header can count."""
+"""The bytes of the smallest page header with many rows, and the most rows that a header can count."""
 
 
 @dataclass
@@ -59,13 +59,12 @@ class Footer:
 
     @cached_property
     def first_chunks(self) -> Sequence[ColumnChunk | None]:
-        """The chunks of the first row group, one per column (None for nested ones); empty where there is no row
-        group."""
+        """The chunks of the first row group, one per column (None for nested ones); empty if there is no row group."""
         return next(iter(self._read_chunks(1)), [])
 
     @cached_property
     def chunks(self) -> Sequence[Sequence[ColumnChunk | None]]:
-        """The chunks of all row groups. Read on demand: this takes some milliseconds for a large footer."""
+        """The chunks of all row groups. Parsed on demand: a large footer takes some milliseconds."""
         return self._read_chunks(None)
 
     def _read_chunks(self, limit: int | None) -> Sequence[Sequence[ColumnChunk | None]]:
@@ -85,7 +84,8 @@ def _damaged(path: str) -> SourceError:
 
 
 def read_footer(path: str) -> Footer:
-    """The footer of a Parquet file; a SourceError where the file is missing, cut, damaged or of another kind."""
+    """The footer of a Parquet file. Raises SourceError if the file is missing, truncated, damaged or of another
+    kind."""
     with reading(path, "a Parquet file"):
         raw, size = _read_tail(path)
         try:
@@ -118,8 +118,9 @@ def read_footer(path: str) -> Footer:
 
 def _claims_too_much(metadata: pq.FileMetaData, raw: bytes, size: int) -> int | None:
     """The first row group that claims more rows than its bytes can hold: each page has a header, which counts at most
-    `_PAGE_ROWS` rows. Values are no bound, as a page of equal ones takes no more bytes than one. Chunks are looked at
-    where there are more rows than bytes, and not by pyarrow, which aborts the process on some that are damaged."""
+    `_PAGE_ROWS` rows. Values are no bound, since a page of equal values takes no more bytes than one value. Chunks are
+    only checked if there are more rows than bytes, and without pyarrow, which aborts the process on some damaged
+    ones."""
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if not metadata.num_columns or max(rows, default=0) <= size:
         return None
@@ -233,10 +234,9 @@ def _fields(data: bytes, at: int) -> tuple[list[tuple[int, int, Any, bytes]], in
 
 
 class ColumnChunk(NamedTuple):
-    """What the footer says of one column in one row group. Statistics are raw bytes, or None where there are none;
-    `deprecated` says that they are the old ones, whose order is only right for signed numbers. The pages of the chunk
-    lie in `stored_bytes` bytes from `start` on, and take `plain_bytes` when they are decompressed; `elsewhere`: in
-    another file."""
+    """The footer's data on one column in one row group. Statistics are raw bytes, or None; `deprecated` marks the old
+    ones, whose order is only right for signed numbers. The pages of the chunk are in `stored_bytes` bytes from `start`,
+    and take `plain_bytes` when decompressed. `elsewhere`: they are in another file."""
 
     physical: int
     encodings: tuple[int, ...]

@@ -37,7 +37,7 @@ UNCOMPRESSED, SNAPPY, GZIP, ZSTD = 0, 1, 2, 6
 CODECS = {UNCOMPRESSED: PLAIN_PAGES, SNAPPY: SNAPPY_PAGES, GZIP: HOST_PAGES, ZSTD: HOST_PAGES}
 _BIT_PACKED = 4
 ENCODINGS = frozenset((PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY, _BIT_PACKED))
-"""Writers list the encoding of levels among those of the values, even of levels that are not stored."""
+"""Writers list the encoding of levels among those of the values, even for levels that are not stored."""
 
 _PHYSICAL = {
     "BOOLEAN": 0,
@@ -50,13 +50,13 @@ _PHYSICAL = {
     "FIXED_LEN_BYTE_ARRAY": 7,
 }
 _OLD_WRITERS = tuple(f"parquet-mr version 1.{minor}." for minor in range(3))
-"""They left the header of the dictionary page out of a chunk's size."""
+"""These omit the header of the dictionary page from a chunk's size."""
 
 
 @dataclass(frozen=True)
 class ColumnForm:
-    """How our decoder reads a column: the form's number in `FORMS`, the Arrow type of what the decoder gives, the Arrow
-    type that it is then cast to, the bytes of a stored value, whether it may hold NULLs."""
+    """How our decoder reads a column: the form's number in `FORMS`, the decoded Arrow type, the Arrow type it is then
+    cast to, the bytes of a stored value, and whether it may hold NULLs."""
 
     physical: int
     form: int
@@ -71,7 +71,7 @@ class ColumnForm:
 
 
 def column_form(footer: Footer, index: int) -> ColumnForm | None:
-    """The form of a column, or None where it is left to pyarrow."""
+    """The form of a column, or None if pyarrow reads it."""
     if footer.leaves[index] is None:
         return None
     column, field = footer.metadata.schema.column(footer.leaves[index]), footer.schema.field(index)
@@ -91,7 +91,7 @@ def column_form(footer: Footer, index: int) -> ColumnForm | None:
 
 
 def _form(physical: int, arrow: pa.DataType, length: int) -> tuple[int, pa.DataType, int] | None:
-    """(form, what it gives, bytes of a stored value) of a physical type that stands for an Arrow type."""
+    """(form, decoded type, bytes of a stored value) of a physical type that represents an Arrow type."""
     if physical == 0 and pa.types.is_boolean(arrow):
         return BITS, arrow, 0
     if physical == 1 and pa.types.is_integer(arrow) and arrow.bit_width <= 32:
@@ -114,5 +114,5 @@ def _form(physical: int, arrow: pa.DataType, length: int) -> tuple[int, pa.DataT
 
 
 def is_ours(chunk: ColumnChunk | None) -> TypeGuard[ColumnChunk]:
-    """Whether our decoder knows the codec and the encodings of a chunk."""
+    """Whether our decoder supports the codec and the encodings of a chunk."""
     return chunk is not None and chunk.codec in CODECS and ENCODINGS.issuperset(chunk.encodings) and not chunk.elsewhere

@@ -1,9 +1,9 @@
-"""Batches of Parquet columns in memory that is used again and again, without an Arrow array in between.
+"""Batches of Parquet columns in reused memory, without Arrow arrays in between.
 
 A `LaneReader` belongs to one worker of one scan. It has a lane for each column that our decoder reads: the bytes of the
-chunk, and a record of the kernel (`kernels/runtime/parquet/fetch.py`) with all other memory. A batch of some columns is
-one call of the kernel. What a lane does not know or finds wrong is read by `LateSplit` in its place, as Arrow arrays,
-which also says what is wrong."""
+chunk, and a kernel record (`kernels/runtime/parquet/fetch.py`) with all other memory. A batch of some columns is one
+kernel call. What a lane does not support, or finds damaged, is read by `LateSplit` instead, as Arrow arrays; it also
+reports what is wrong."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tsql.backends.io.parquet.source import ParquetSource
 
 MOST_TEXT = 1 << 26
-"""More bytes of text in a row group are read in batches that are as small as it takes, which lanes do not do."""
+"""Row groups with more bytes of text are read in smaller batches, which lanes do not support."""
 
 _WORK_AT = reader.READER_WORDS
 _HEADERS_AT = _WORK_AT + reader.WORK_BYTES // 8 + 1
@@ -59,7 +59,7 @@ _ROOMS = (
 
 
 class Lane:
-    """The reader of one column: `place` is the row of the row group that it stands before."""
+    """The reader of one column. `place` is the next row of the row group."""
 
     def __init__(self, form: ColumnForm, coded: bool):
         self.form, self.place = form, 0
@@ -76,7 +76,7 @@ class Lane:
         self.room, self.data, self.base = 0, memoryview(b""), 0
 
     def open(self, file: int, chunk: ColumnChunk) -> bool:
-        """Read the bytes of a chunk; whether they are there."""
+        """Read the bytes of a chunk, and return whether all are there."""
         size = chunk.stored_bytes
         if size > self.room:
             buffer = pa.allocate_buffer(size + size // 4 + PADDING, memory_pool=pa.system_memory_pool())
@@ -95,11 +95,11 @@ class Lane:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The type of what was fetched."""
+        """The type of the fetched values."""
         return self.codes if self.words[reader.FORM] == CODES else self.form.arrow
 
     def column(self, ones: int) -> tuple[int, int, int, int]:
-        """The words of a morsel's column; `ones` is a bitmap for one without NULLs."""
+        """The words of a morsel's column. `ones` is the bitmap of a column without NULLs."""
         words = self.words
         form, validity = words[reader.FORM], words[reader.VALIDITY] or ones
         aux = (
@@ -146,7 +146,8 @@ def _validate(offsets: int, text: int, size: int, rows: int) -> None:
 
 
 class LaneReader:
-    """Reads split after split: `open`, then `advance` to each batch, `get` columns of it, `keep` some of its rows."""
+    """Reads one split after another: `open`, then `advance` to each batch, `get` its columns, `keep` some of its
+    rows."""
 
     def __init__(self, source: ParquetSource):
         self.source = source
@@ -158,12 +159,12 @@ class LaneReader:
         self.file = self.late.file
 
     def advance(self) -> int:
-        """Go to the next batch: how many rows it has; 0 at the end."""
+        """Go to the next batch, and return its number of rows; 0 at the end."""
         self.arrays.clear()
         return self.late.advance()
 
     def get(self, names: tuple[str, ...], selection: Selection | None = None) -> None:
-        """Have columns of the batch, or the selected rows of them."""
+        """Decode columns of the batch, or their selected rows."""
         late, lanes, others = self.late, [], []
         if not names:
             return
@@ -183,7 +184,7 @@ class LaneReader:
             self.arrays |= dict(zip(others, late.get(tuple(others), selection), strict=True))
 
     def _odd(self, lanes: list[tuple[str, Lane]], rows: int) -> list[str]:
-        """The columns that have to be read otherwise, from this batch on. Text that is not ASCII is looked at."""
+        """The columns that need another reader from this batch on. Text that is not ASCII is checked."""
         others = []
         for name, lane in lanes:
             if lane.words[reader.STATUS]:
@@ -195,7 +196,7 @@ class LaneReader:
         return others
 
     def keep(self, names: list[str], selection: Selection) -> None:
-        """Go on with the selected rows of columns that are there."""
+        """Keep only the selected rows of decoded columns."""
         lanes = [self._there(name) for name in names if name not in self.arrays]
         if lanes:
             self._call(operations.KEEP, lanes, 0, selection)
@@ -207,18 +208,18 @@ class LaneReader:
         return lane
 
     def type_of(self, name: str) -> pa.DataType:
-        """The Arrow type of a column that is there."""
+        """The Arrow type of a decoded column."""
         found = self.arrays.get(name)
         return self._there(name).arrow if found is None else found.type
 
     def column(self, name: str, morsels: Morsels, ones: int) -> tuple[int, int, int, int]:
-        """The words of a column that is there."""
+        """The words of a decoded column."""
         found = self.arrays.get(name)
         return self._there(name).column(ones) if found is None else morsels.column(found)
 
     @property
     def bytes(self) -> int:
-        """The memory of what is there."""
+        """The memory of the decoded columns."""
         return sum(lane.bytes for lane in self.lanes.values() if lane is not None) + sum(
             array.nbytes for array in self.arrays.values()
         )
@@ -233,7 +234,7 @@ class LaneReader:
         return out.value
 
     def _lane(self, name: str) -> Lane | None:
-        """The lane of a column, with its chunk of this split; None where there is none for it."""
+        """The lane of a column, with its chunk of this split; None if it has no lane."""
         if name in self.opened:
             return self.lanes[name]
         position = self.late._position(name)
@@ -251,7 +252,7 @@ class LaneReader:
         return lane
 
     def _is_plain(self, name: str, position: int, chunk: ColumnChunk, form: ColumnForm) -> bool:
-        """Whether a lane reads a chunk: what it gives needs no conversion, and what the footer says of it is
+        """Whether a lane can read a chunk: its values need no conversion, and the footer's claims about it are
         possible."""
         file = self.file
         return (

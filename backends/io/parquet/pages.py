@@ -1,10 +1,9 @@
 """The pages of one Parquet column chunk as Arrow arrays, decoded by a compiled kernel
 (`kernels/runtime/parquet/reader.py`).
 
-`ParquetSource` makes a `ChunkReader` per column of a row group and asks it for so many rows at a time. The bytes of a
-chunk are read at once; headers, Snappy, levels and values are the kernel's work, done with the interpreter lock
-released. Sizes are checked against the footer before memory is taken for them, and every buffer that a kernel reads has
-`PADDING` bytes behind it."""
+`ParquetSource` makes a `ChunkReader` per column of a row group and requests some rows at a time. The bytes of a chunk
+are read at once. The kernel handles headers, Snappy, levels and values, with the GIL released. Sizes are checked
+against the footer before memory is allocated, and every buffer that a kernel reads is followed by `PADDING` bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from tsql.kernels.runtime.parquet.strings import ADDRESS, ROOM, TEXT_WORDS, USED
 from tsql.kernels.runtime.parquet.values import BIG, BITS, CODES, FORMS, TEXT
 
 MAX_TEXT = 1 << 30
-"""Bytes of text in a batch, at most; batches have fewer rows where there would be more."""
+"""The most bytes of text in a batch. Batches with more text have fewer rows."""
 
 _WIDTHS = tuple({"i32": 4, "i64": 8}.get(form.delivered, 0) for form in FORMS)
 _DATA_PAGES = (headers.DATA_PAGE, headers.DATA_PAGE_V2)
@@ -38,13 +37,13 @@ _INT32, _STRING = pa.int32(), pa.string()
 _POOL = pa.system_memory_pool()
 
 SHORT_WORK = 4096
-"""Work on fewer bytes is done with the interpreter lock held."""
+"""Work on fewer bytes than this is done with the GIL held."""
 
 LAST_ROW = (1 << 31) - 1
-"""Behind the last number of a selection."""
+"""The sentinel after the last row number of a selection."""
 
 PAGE_TABLE = 64
-"""Pages that a reader has room for at first."""
+"""Initial capacity of a reader for pages."""
 
 _WORK_AT = reader.READER_WORDS
 _SCRATCH_AT = _WORK_AT + reader.WORK_BYTES // 8 + 1
@@ -53,18 +52,18 @@ _JOB_AT = _SUMMARY_AT + headers.SUMMARY_WORDS
 _JOB_WORDS = 8
 _PAGES_AT = _JOB_AT + _JOB_WORDS
 _Words = ctypes.c_int64 * (_PAGES_AT + PAGE_TABLE * headers.PAGE_WORDS)
-"""All that a reader and its kernel have in common, in one piece of memory."""
+"""All memory shared by a reader and its kernel, in one piece."""
 
 _TEXT_ADDRESS, _TEXT_ROOM, _TEXT_USED = (reader.TEXT_RECORD + number for number in (ADDRESS, ROOM, USED))
 free = memory.free
 
 
 class UnknownPages(Exception):
-    """A column chunk has pages that the footer did not tell of, and that are left to pyarrow."""
+    """A column chunk has pages that the footer did not announce. They are left to pyarrow."""
 
 
 class _Text:
-    """Owns memory that a kernel has filled with text."""
+    """Owns text memory that a kernel has filled."""
 
     def __init__(self, address: int):
         self.address = address
@@ -82,7 +81,7 @@ def _memory(size: int) -> pa.Buffer:
 
 
 def _read_bytes(file: int, start: int, size: int) -> pa.Buffer | None:
-    """So many bytes of a file, padded; None where the file ends before."""
+    """`size` bytes of a file, padded; None if the file ends before."""
     buffer = _memory(size + PADDING)
     view, done = memoryview(buffer)[:size], 0
     while done < size:
@@ -94,8 +93,7 @@ def _read_bytes(file: int, start: int, size: int) -> pa.Buffer | None:
 
 
 class Selection:
-    """Which of the next rows are wanted: their numbers, in order, as int32 with one behind the last that is greater
-    than all."""
+    """Which of the next rows are wanted: their numbers in order, as int32, followed by a sentinel greater than all."""
 
     def __init__(self, rows: np.ndarray):
         self.rows, self.count = rows, len(rows) - 1
@@ -110,7 +108,7 @@ class Selection:
 
 
 class ChunkReader:
-    """Reads one column chunk. `origin` starts its error messages; `codes`: give strings as a dictionary where all pages
+    """Reads one column chunk. `origin` starts its error messages. `codes`: return strings as a dictionary if all pages
     have one."""
 
     words: Any = None
@@ -162,7 +160,7 @@ class ChunkReader:
             words[reader.SCRATCH] = self.scratch.address
 
     def _scan(self) -> None:
-        """List the pages, and check what they say of themselves."""
+        """List the pages, and check their headers."""
         words, chunk = self.words, self.chunk
         pages, limit = self.address + 8 * _PAGES_AT, PAGE_TABLE
         while True:
@@ -212,7 +210,7 @@ class ChunkReader:
             raise SourceError(f"{self.origin}: a dictionary page is not the first one: the file is damaged")
 
     def _call(self, size: int) -> Call:
-        """The kernel, for work on so many bytes."""
+        """The kernel, for work on this many bytes."""
         return self.kernel.short if size < SHORT_WORK else self.kernel.long
 
     def _page(self, number: int) -> list[int]:
@@ -230,7 +228,7 @@ class ChunkReader:
         return memoryview(self.data)[page[headers.START] : page[headers.START] + page[headers.STORED_BYTES]]
 
     def _plain(self, number: int, page: list[int], target: pa.Buffer) -> None:
-        """Decompress a page into `target`, except for the levels of a page of version 2, which are not compressed."""
+        """Decompress a page into `target`, except for the levels of a version 2 page, which are not compressed."""
         skip = page[headers.LEVELS] if page[headers.KIND] == headers.DATA_PAGE_V2 else 0
         size = page[headers.BYTES] - skip
         if self.chunk.codec == SNAPPY:
@@ -247,7 +245,7 @@ class ChunkReader:
             return
         stored = self._stored(page)[skip:]
         try:
-            # Never more than a byte over what is expected.
+            # At most one byte more than expected.
             plain = (
                 zlib.decompressobj(47).decompress(stored, size + 1)
                 if self.chunk.codec == GZIP
@@ -282,7 +280,7 @@ class ChunkReader:
         words[reader.DICTIONARY], words[reader.DICTIONARY_VALUES] = address, count
 
     def _read_strings(self, address: int, size: int, count: int) -> int:
-        """Read the dictionary of a column of strings: the address of its offsets."""
+        """Read the dictionary of a string column, and return the address of its offsets."""
         words, offsets = self.words, _memory(4 * count + 4)
         words[_JOB_AT : _JOB_AT + 8] = address, address + size, count, offsets.address, 0, 0, 0, 0
         text = _JOB_AT + 4
@@ -296,7 +294,7 @@ class ChunkReader:
         return offsets.address
 
     def _check(self, array: pa.Array) -> None:
-        """Refuse text that is not UTF-8, and times that are none."""
+        """Refuse text that is not UTF-8, and invalid times."""
         if self.form == TEXT:
             words, text = self.words, array.buffers()[2]
             words[_JOB_AT : _JOB_AT + 2] = text.address, text.size
@@ -309,7 +307,7 @@ class ChunkReader:
             raise SourceError(f"{self.origin}: {str(error).splitlines()[0]}") from None
 
     def batch_rows(self, most: int) -> int:
-        """How many rows a batch may have, so that the text of a batch stays within its limit however it lies in the
+        """How many rows a batch may have, so that its text stays within the limit however it is spread over the
         pages."""
         if self.form != TEXT:
             return most
@@ -323,7 +321,7 @@ class ChunkReader:
                 for page in pages
                 if page[headers.KIND] in _DATA_PAGES and page[headers.VALUES]
             ]
-            # So many rows are at most two parts of a page, and whole pages between them.
+            # This many rows span at most two partial pages, with whole pages between them.
             left = MAX_TEXT - 2 * max((size for size, _ in sizes), default=0)
             most = min(most, int(left / max((size / values for size, values in sizes), default=1)))
         return max(1, most)
@@ -333,7 +331,7 @@ class ChunkReader:
         return read_all([self], rows)[0]
 
     def prepare(self, rows: int, selection: Selection | None = None) -> None:
-        """Give the kernel memory for the next rows, or for the selected ones of them."""
+        """Allocate memory for the next rows, or for the selected ones of them."""
         words, form = self.words, self.form
         words[reader.ROWS], words[reader.FILLED], words[reader.NULLS] = rows, 0, 0
         if selection is not None:
@@ -387,14 +385,14 @@ class ChunkReader:
         return text
 
     def __del__(self) -> None:
-        # There is text that nobody took where another column of the batch was damaged.
+        # Nobody took this text if another column of the batch was damaged.
         if self.words is not None and self.words[_TEXT_ADDRESS]:
             memory.free(self.words[_TEXT_ADDRESS])
 
 
 def read_all(readers: list[ChunkReader], rows: int, selection: Selection | None = None) -> list[pa.Array]:
-    """The next rows of each reader, or the selected ones of them, by one call of the kernel: threads that wait for the
-    interpreter lock in between cost more than small batches do."""
+    """The next rows of each reader, or the selected ones, by one kernel call: for small batches, threads that wait for
+    the GIL between calls cost more than the work."""
     for one in readers:
         one.prepare(rows, selection)
     if readers:

@@ -1,7 +1,6 @@
-"""A row group that is read column by column as its columns are asked for: all rows of a batch, or those that were left.
+"""A row group that is read column by column on request: all rows of a batch, or a selection.
 
-`LaneReader` makes one, and reads those columns with it for which it has no lane. A column of which no row is wanted is
-never opened."""
+`LaneReader` uses it for columns without a lane. A column of which no row is wanted is never opened."""
 
 from __future__ import annotations
 
@@ -18,16 +17,15 @@ if TYPE_CHECKING:
     from tsql.backends.io.parquet.source import ParquetSource
 
 BATCH_ROWS = 1 << 17
-"""Rows of a batch, at most: row groups of usual sizes are one batch, so that pages without a wanted row are seen as
-such."""
+"""The most rows of a batch. Row groups of usual sizes are one batch, so that pages without a wanted row are skipped."""
 
 DENSE = 0.4
-"""Where more than this part of the rows is wanted, all are decoded and the others dropped."""
+"""If more than this fraction of the rows is wanted, all are decoded and the others dropped."""
 
 
 class LateSplit:
-    """One row group: `advance` goes to the next rows, `get` reads columns of them, each column once. `selection` names
-    the wanted ones."""
+    """One row group. `advance` goes to the next rows, `get` reads columns of them, each column once. `selection` names
+    the wanted rows."""
 
     def __init__(self, source: ParquetSource, split: Split):
         self.source, self.split, self.file = source, split, source._file(split.file)
@@ -37,14 +35,14 @@ class LateSplit:
         self._tables: dict[int, pa.ChunkedArray] = {}
 
     def advance(self) -> int:
-        """Go to the next batch: how many rows it has; 0 at the end."""
+        """Go to the next batch, and return its number of rows; 0 at the end."""
         self.start += self.rows
         left = self.split.known_rows - self.start
         self.rows = -(-left // -(-left // BATCH_ROWS)) if left else 0
         return self.rows
 
     def get(self, names: tuple[str, ...], selection: Selection | None = None) -> list[pa.Array]:
-        """The columns in the types that `Source.read` gives."""
+        """The columns in the types of `Source.read`."""
         count = self.rows if selection is None else selection.count
         with reading(self.split.file, "a Parquet file"):
             positions = {name: at for name in names if (at := self._position(name)) is not None}
@@ -59,7 +57,7 @@ class LateSplit:
         return None if name in self.source.partitions.types else self.file.index.get(name.lower())
 
     def _open(self, position: int) -> bool:
-        """Whether our decoder reads a column; it is then at the rows of this batch."""
+        """Whether our decoder reads a column. If so, it is positioned at the rows of this batch."""
         if position in self._tables:
             return False
         reader = self._readers.get(position)
@@ -88,7 +86,7 @@ class LateSplit:
         return [found[id(reader)] for reader in readers]
 
     def _in_pieces(self, reader: ChunkReader, selection: Selection | None) -> pa.Array:
-        """A column with so much text that its batches must have fewer rows: with offsets of 64 bits."""
+        """A column with so much text that its batches need fewer rows; returned with 64-bit offsets."""
         numbers = np.arange(self.rows, dtype=np.int32) if selection is None else selection.rows[:-1]
         size, pieces = reader.batch_rows(self.rows), []
         for start in range(0, self.rows, size):
@@ -106,6 +104,6 @@ class LateSplit:
 
 
 def keep(arrays: dict[str, pa.Array], selection: Any) -> dict[str, pa.Array]:
-    """The selected rows of columns that are decoded already."""
+    """The selected rows of decoded columns."""
     numbers = pa.array(selection.rows[:-1])
     return {name: array.take(numbers) for name, array in arrays.items()}

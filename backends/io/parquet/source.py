@@ -75,7 +75,7 @@ OPTIONS = ("hive_partitioning", "hive_types_autocast", "union_by_name")
 
 
 class _File:
-    """One file: its footer, and where each of its columns stands (names are found without regard to case)."""
+    """One file: its footer, and the position of each column (names are case-insensitive)."""
 
     def __init__(self, footer: Footer):
         self.footer = footer
@@ -91,15 +91,15 @@ class _File:
             raise SourceError(f"{footer.path}: two columns of this Parquet file have the same name")
 
     def form(self, index: int) -> ColumnForm | None:
-        """How our decoder reads a column; None where pyarrow does."""
+        """How our decoder reads a column; None if pyarrow reads it."""
         if index not in self._forms:
             self._forms[index] = column_form(self.footer, index)
         return self._forms[index]
 
 
 def _meant(footer: Footer) -> pa.Schema:
-    """The schema with what the bytes of some columns are, where pyarrow says no more than that they are bytes: a UUID,
-    an interval, a timestamp (INT96)."""
+    """The schema with the meaning of columns that are plain bytes for pyarrow: a UUID, an interval, a timestamp
+    (INT96)."""
     fields = list(footer.schema)
     for index, (field, leaf) in enumerate(zip(fields, footer.leaves, strict=True)):
         if field.name in footer.int96:
@@ -112,7 +112,7 @@ def _meant(footer: Footer) -> pa.Schema:
 
 
 class ParquetSource:
-    """Reads Parquet files; safe to use from many threads, each of which keeps its own open files."""
+    """Reads Parquet files. Thread-safe: each thread keeps its own open files."""
 
     def __init__(self, patterns: Sequence[str], options: dict[str, Any] | None = None):
         self.patterns = tuple(patterns)
@@ -156,8 +156,7 @@ class ParquetSource:
         return found
 
     def split_bounds(self, split: Split, column: str) -> tuple[int, int] | None:
-        """The least and the greatest value of a time column in a split; None if they are not known. NULLs may be there
-        in any case."""
+        """The minimum and maximum of a time column in a split; None if unknown. There may be NULLs in any case."""
         bounds = (
             self._constant_bounds(split.file, column)
             if column in self.partitions.types
@@ -184,8 +183,8 @@ class ParquetSource:
                 yield batch_of(arrays, columns, rows)
 
     def _arrays(self, file: _File, split: Split, positions: list[int]) -> Iterator[tuple[int, dict[int, pa.Array]]]:
-        """Batches of a row group as (rows, array of each column by its position): columns that our decoder reads, and
-        the others from pyarrow, whose batches then say how many rows there are in each."""
+        """Batches of a row group as (rows, array of each column by position): some columns by our decoder, the others
+        by pyarrow, whose batches then determine the rows of each batch."""
         ours: dict[int, ChunkReader] = {}
         for position in positions:
             reader = self._chunk_reader(file, split, position)
@@ -212,11 +211,11 @@ class ParquetSource:
             )
 
     def open_lanes(self) -> LaneReader:
-        """A reader for one worker that reads columns of a split as they are asked for, of all or of some rows."""
+        """A reader for one worker that reads columns of a split on request, for all or some rows."""
         return LaneReader(self)
 
     def arrow_type(self, name: str) -> pa.DataType:
-        """The Arrow type that a column most likely comes in: strings with few values are dictionaries."""
+        """The most likely Arrow type of a column: strings with few values are dictionaries."""
         file, kind = self._file(self.paths[0]), self.schema[name].type
         coded = name not in self.partitions.types and file.index.get(name.lower()) in file.dictionaries
         return (
@@ -228,7 +227,7 @@ class ParquetSource:
         )
 
     def _chunk_reader(self, file: _File, split: Split, position: int) -> ChunkReader | None:
-        """Our reader of a column of a row group; None where pyarrow reads it."""
+        """Our reader of a column of a row group; None if pyarrow reads it."""
         form, chunk = file.form(position), file.footer.chunks[split.detail][position]
         if form is None or not is_ours(chunk):
             return None
@@ -262,7 +261,7 @@ class ParquetSource:
         return column
 
     def _batches(self, file: _File, split: Split, positions: list[int], most: int) -> Iterator[pa.RecordBatch | None]:
-        """The batches of the columns that pyarrow reads; None for each batch where it reads nothing."""
+        """The batches of the columns that pyarrow reads; None for each batch if it reads nothing."""
         if positions:
             names = [file.footer.schema.field(i).name for i in positions]
             for batch in self._reader(file).iter_batches(most, [split.detail], names, use_threads=False):
@@ -293,7 +292,7 @@ class ParquetSource:
         for name, kind in self.partitions.types.items():
             known = found.get(name.lower())
             found[name.lower()] = Field(name if known is None else known.name, kind)
-        # A partition column replaces a stored one of the same name, and is known under the stored one's spelling.
+        # A partition column replaces a stored one of the same name, and keeps the stored one's spelling.
         self.partitions = self._spelled(found)
         return Schema(tuple(found.values()))
 
@@ -312,7 +311,8 @@ class ParquetSource:
             return self._files[path]
 
     def _check_columns(self, path: str, columns: tuple[str, ...]) -> None:
-        """Refuse a file that lacks a needed column or has it in a type that cannot be cast, before anything is read."""
+        """Refuse a file that lacks a needed column, or has it in a type that cannot be cast, before anything is
+        read."""
         file, first = self._file(path), self.paths[0]
         for name in columns:
             if name in self.partitions.types:
@@ -352,7 +352,7 @@ class ParquetSource:
             ) from error
 
     def _constant(self, path: str, name: str, rows: int) -> pa.Array:
-        """A column that is the same for a whole file: a partition value, or NULL for a column that the file lacks."""
+        """A column that is constant in a file: a partition value, or NULL for a column that the file lacks."""
         kind = self.schema[name].type
         value = self.partitions.values[path][name] if name in self.partitions.types else None
         if value is None:
@@ -364,7 +364,7 @@ class ParquetSource:
         return Bounds(value, value, int(value is None), 1)
 
     def _chunk_bounds(self, path: str, name: str) -> list[Bounds]:
-        """The bounds of a stored column per row group; unknown where the file stores it in another type."""
+        """The bounds of a stored column per row group; unknown if the file stores it in another type."""
         key = (path, name)
         if key not in self._bounds:
             file = self._file(path)
@@ -397,7 +397,7 @@ class ParquetSource:
         return fold(parts, self.schema[name].type)
 
     def _descriptor(self, file: _File) -> int:
-        """This thread's open descriptor of a file; the footer is not read again, so the file must be as it was."""
+        """This thread's open descriptor of a file. The footer is not read again, so the file must not change."""
         files: dict[str, FileIO] = self._local.__dict__.setdefault("files", {})
         path = file.footer.path
         if path not in files:
@@ -431,8 +431,7 @@ class ParquetSource:
 
 
 def _merged(a: Type, b: Type) -> Type | None:
-    """The type of a column that is of type a in one file and of type b in another; it cannot be read if one of them
-    cannot."""
+    """The common type of a column that has type a in one file and b in another; unreadable if one of them is."""
     return common_type(a, b) if a.is_readable and b.is_readable else a if not a.is_readable else b
 
 
@@ -445,13 +444,13 @@ def _check_values(array: pa.Array, kind: Type) -> None:
 
 
 def _check_strings(array: pa.Array) -> None:
-    """Raise pa.ArrowInvalid for what a damaged page may give: indices outside of the dictionary, text that is not
+    """Raise pa.ArrowInvalid for the results of a damaged page: indices outside of the dictionary, or text that is not
     UTF-8."""
     if not pa.types.is_dictionary(array.type) or array.null_count or array.type.index_type != pa.int32():
         array.validate(full=True)
         return
     array.dictionary.validate(full=True)
-    # As unsigned numbers, so that one pass finds those below zero too.
+    # As unsigned numbers, one pass also finds those below zero.
     indices = np.asarray(array.indices).view(np.uint32)
     if len(indices) and indices.max() >= len(array.dictionary):
         raise pa.ArrowInvalid("a dictionary index is out of bounds")

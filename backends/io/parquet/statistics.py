@@ -1,7 +1,7 @@
 """Parquet statistics: the minimum, maximum and NULL count of column chunks in the engine's stored form.
 
-`ParquetSource` asks for one column of one file at a time (`chunk_bounds`) and folds them for the planner (`fold`).
-"""
+`ParquetSource` requests one column of one file at a time (`chunk_bounds`) and combines them for the planner
+(`fold`)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _DICTIONARY_ENCODINGS = {2, 8}
 
 
 def chunk_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
-    """The bounds of column `index` in each row group; unknown where the writer left no statistics that can be
-    trusted."""
+    """The bounds of column `index` in each row group; unknown if there are no trustworthy statistics."""
     arrow = footer.schema.field(index).type
     found = []
     for group in footer.chunks:
@@ -38,7 +37,7 @@ def chunk_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
 
 
 def _flat(chunk: ColumnChunk | None) -> ColumnChunk:
-    """The chunk of a column that is not nested: only such columns have a type that is read."""
+    """The chunk of a column that is not nested: only these have a readable type."""
     assert chunk is not None, "a nested column"
     return chunk
 
@@ -61,8 +60,7 @@ def _wrong_order(low: Any, high: Any) -> bool:
 
 
 def _stored(raw: Any, arrow: pa.DataType, kind: Type) -> Any:
-    """A raw statistic in stored form. Nanoseconds become microseconds as values do, downwards, so that bounds stay
-    bounds."""
+    """A raw statistic in stored form. Nanoseconds are rounded down like values, so bounds stay bounds."""
     if kind.is_string:
         return None if not isinstance(raw, bytes) else _text(raw) if kind.name == "VARCHAR" else raw
     if kind.is_decimal or (kind.name == "HUGEINT" and pa.types.is_decimal(arrow)):
@@ -80,7 +78,7 @@ def _stored(raw: Any, arrow: pa.DataType, kind: Type) -> Any:
 
 
 def _text(raw: bytes) -> str | bytes:
-    """A string bound; writers may cut long ones inside a character, which is then left as bytes."""
+    """A string bound. Writers may cut long ones inside a character; these stay bytes."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -88,7 +86,7 @@ def _text(raw: bytes) -> str | bytes:
 
 
 def fold(parts: Iterable[Bounds], kind: Type) -> ColumnStatistics:
-    """The statistics of a whole column. Not exact for floats: statistics leave NaN out."""
+    """The statistics of a whole column. Not exact for floats: statistics leave out NaN."""
     parts = list(parts)
     nulls = [part.nulls for part in parts if part.nulls is not None]
     filled = [part for part in parts if not part.all_null and part.rows]
@@ -105,11 +103,10 @@ def fold(parts: Iterable[Bounds], kind: Type) -> ColumnStatistics:
 
 
 def small_dictionary(footer: Footer, index: int) -> bool:
-    """Whether the strings of a column are dictionary-encoded with few values: then they are read as dictionaries.
+    """Whether the strings of a column are dictionary-encoded with few values, and so are read as dictionaries.
 
-    The first row group speaks for all. Writers give up on a dictionary that outgrows a page (1 MB by default), so a
-    small dictionary page means that every data page refers to it. A later group without one is read right, but
-    slower."""
+    The first row group decides. Writers give up on a dictionary that exceeds a page (1 MB by default), so a small
+    dictionary page means that every data page refers to it. A later group without one is read correctly, but slower."""
     if not footer.first_chunks:
         return False
     chunk = _flat(footer.first_chunks[index])
@@ -119,12 +116,12 @@ def small_dictionary(footer: Footer, index: int) -> bool:
 
 
 FEW_VALUES = 0.25
-"""With fewer values per row of a row group, all row groups are taken to have the same values."""
+"""Below this many values per row in a row group, all row groups are assumed to have the same values."""
 
 
 def spread_groups(parts: list[Bounds]) -> float:
-    """How many row groups hold different numbers: 1 where all have the same range, as many as there are where none
-    overlap (a sorted column), between these by the share of the whole range that a row group covers."""
+    """How many row groups hold different numbers: 1 if all have the same range, their count if none overlap (a sorted
+    column), and in between according to the share of the whole range that a row group covers."""
     bounds = [(part.low, part.high) for part in parts if isinstance(part.low, int) and isinstance(part.high, int)]
     if not bounds:
         return 1.0
@@ -136,9 +133,9 @@ def spread_groups(parts: list[Bounds]) -> float:
 def dictionary_values(
     footer: Footer, index: int, kind: Type, known: ColumnStatistics, rows: int, parts: list[Bounds]
 ) -> int | None:
-    """About how many distinct values a dictionary-encoded column has in so many rows, from the size of its first
-    dictionary page and the bounds of its row groups; None if it has none. A full dictionary (1 MB) may have been given
-    up on, so it says nothing."""
+    """The approximate number of distinct values of a dictionary-encoded column in `rows` rows, from the size of its
+    first dictionary page and the bounds of its row groups; None if it has no dictionary. A full dictionary (1 MB) says
+    nothing, since the writer may have given up on it."""
     if not footer.first_chunks:
         return None
     chunk = _flat(footer.first_chunks[index])
@@ -156,5 +153,5 @@ def dictionary_values(
     domain = known.maximum - known.minimum + 1 if bounded else rows
     if values < first * FEW_VALUES:
         return max(1, min(int(values * spread_groups(parts)), domain, rows))
-    # A row group has nearly as many values as rows: the next one has others.
+    # A row group has nearly as many values as rows, so the next one has others.
     return max(1, min(domain, rows if bounded else rows * values // first))

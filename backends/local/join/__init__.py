@@ -1,1 +1,1 @@
-"""Joins on the threads of one process: tables that all of them build and link, and pipelines that probe them."""
+"""Joins on the threads of one process: hash tables built and linked by all threads, and pipelines that probe them."""

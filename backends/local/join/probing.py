@@ -1,4 +1,4 @@
-"""Joins whose tables fit memory: rows of the probing side find their partners in the pipeline that they pass."""
+"""Joins whose tables fit in memory. Rows of the probe side find their matches inside the pipeline they pass through."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Joins:
         return self.probed(join, self.x.part(JoinTables).built(join))
 
     def probed(self, join: ReadyJoin, table: JoinTable) -> Flow:
-        """The rows of the join; for most kinds they are made when the next pipeline runs."""
+        """The rows of the join. For most kinds they are produced when the next pipeline runs."""
         step, sink, probed = join.step, table.sink, join.probed
         probe = join.probe(
             TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks, table.large),
@@ -48,7 +48,7 @@ class Joins:
         return self._with_unmatched(step, probed.then(probe, step.schema), EntryData(sink, groups, FREE), join.schema)
 
     def _with_unmatched(self, step: HashJoin, pairs: Flow, unmatched: EntryData, built: Schema) -> Flow:
-        """The pairs, and behind them the rows of the table that have no partner, with NULLs for the other side."""
+        """The matched pairs, followed by the table's unmatched rows with NULLs for the other side."""
         columns = columns_of(step.schema)
         store = self.x.spill.store(step.name)
         lists = self.x.rows.collect(step, pairs, columns, "pairs", store=store)

@@ -1,4 +1,4 @@
-"""`ReadyJoin`: a hash join whose inputs are there, and the sink and the operator that it is made of."""
+"""`ReadyJoin`: a hash join whose inputs are available, with its sink and its operator."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tsql.planner.physical.operators.join import HashJoin
 
 @dataclass
 class ReadyJoin:
-    """A hash join whose inputs are there. `columns` are those of the built side that its table holds, `schema` has all
-    of them."""
+    """A hash join whose inputs are available. `columns` are the build-side columns that its table holds; `schema` has
+    all columns of that side."""
 
     step: HashJoin
     built: Flow
@@ -28,14 +28,15 @@ class ReadyJoin:
     is_shared: bool
     schema: Schema
     apart: bool = False
-    """Rows of the built side with a NULL among their keys are kept, in a chain of their own."""
+    """Build-side rows with a NULL key are kept, in a separate chain."""
 
     place: Expr | bool = False
-    """Of a nearest join: what tells the place of a row of the built side in the input; True: its position."""
+    """For a nearest join: the expression that gives the input position of a build-side row. True: the row's own
+    position."""
 
     @property
     def sorted_by(self) -> set[str]:
-        """The columns of the built side that its order needs besides those that the table holds."""
+        """The build-side columns that its order needs besides those that the table holds."""
         order = self.bounds[0]
         places = self.place.columns() if isinstance(self.place, Expr) else ()
         return set() if order is None else {*order.columns(), *places}
@@ -50,7 +51,7 @@ class ReadyJoin:
         return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, apart=self.apart)
 
     def probe(self, kind: TableKind, touches: bool) -> Probe:
-        """The operator that looks rows of the other side up."""
+        """The operator that looks up rows of the probe side."""
         step = self.step
         if isinstance(step, AsofJoin):
             return AsofProbe(kind, step.name, step.kind, self.probe_keys, step.condition, step.distance, step.position)
@@ -68,5 +69,5 @@ class ReadyJoin:
 
     @property
     def bounds(self) -> tuple[Expr | None, tuple[tuple[str, Expr], ...]]:
-        """Of a join on a range: the number that the table is sorted by, and what it is compared with."""
+        """For a join on a range: the number that the table is sorted by, and the bounds it is compared with."""
         return self.step.bounds(0 if self.step.build == "left" else 1) if self.step.range else (None, ())

@@ -1,7 +1,7 @@
-"""The tables of joins: built by all threads, linked by all threads, freed when the run ends.
+"""Join tables: built by all threads, linked by all threads, freed when the run ends.
 
-A side that every shard has in full (`broadcast`, scope=local) is built into one table that all shards share: between
-the cores of one machine a copy would only cost. Otherwise each shard has a table of its own."""
+A side that every shard has in full (`broadcast`, scope=local) is built into one table that all shards share: on one
+machine, copies would only cost time. Otherwise each shard has its own table."""
 
 from __future__ import annotations
 
@@ -42,27 +42,28 @@ if TYPE_CHECKING:
 
 DENSE_KEYS_PER_ROW = 5
 SMALL_DOMAIN = 1 << 14
-"""A directory with a word for each possible key is used for up to so many keys per row, or so many in all."""
+"""At most this many possible keys: always dense (a directory with one word per possible key). Above it, dense up to
+`DENSE_KEYS_PER_ROW` possible keys per row."""
 
 BITMAP_KEYS_PER_ROW = 1024
-"""Up to so many possible keys per row there is a bitmap of those that occur."""
+"""Up to this many possible keys per row, a bitmap records which keys occur."""
 
 CHUNKS_PER_TASK = 8
 
 LARGE_BYTES = 1 << 19
-"""Tables larger than this outgrow the cache of a core (of 512 KiB or more): their entries are prefetched."""
+"""Tables larger than this do not fit in a core's cache (512 KiB or more), so their entries are prefetched."""
 
 PLACES, DIRECTORY = 3, 5
-"""The words of the record of a sorted table that lead to the places which a dense one remembers, and to its groups."""
+"""Words in the record of a sorted table: the remembered positions (dense tables) and the directory of groups."""
 
 MOST_SLOTS = 1 << 30
-"""Groups of a sorted table are numbered by 32 bits."""
+"""Groups of a sorted table are numbered with 32 bits."""
 
 OWN_SLOTS = 1 << 16
-"""Each worker remembers places by itself if there are no more groups."""
+"""Up to this many groups, each worker remembers its own positions."""
 
 Cursors = tuple[int, np.ndarray]
-"""The word of a record, and what it leads to."""
+"""The index of a word in the record, and the array it points to."""
 
 BY_ARRAY = Way(
     "an array by key",
@@ -78,7 +79,7 @@ IN_ORDER = Way("a table sorted within equal keys")
 
 @dataclass
 class JoinTable:
-    """The tables of one join: one that all shards share, or one for each."""
+    """The hash tables of one join: a single table that all shards share, or one per shard."""
 
     shared: Shared
     sink: Build
@@ -91,10 +92,11 @@ class JoinTable:
     kept: list[Any] = field(default_factory=list)
     lent: list[Any] = field(default_factory=list)
     origin: Dataset | None = None
-    """The rows from which it was built: entries may point to their strings."""
+    """The rows it was built from: entries may point to their strings."""
 
     cursors: list[Cursors | None] = field(default_factory=list)
-    """Of sorted tables in which searches remember where the last one ended: where; None: all workers share it."""
+    """For sorted tables whose searches remember where the last one ended: the array of positions. None: all workers
+    share one."""
 
     def allocate(self, bytes: int) -> int:
         address = allocate_zeroed(bytes)
@@ -106,7 +108,7 @@ class JoinTable:
         at = shard if len(self.records) > 1 else 0
         if not self.cursors or self.cursors[at] is None:
             return ctypes.addressof(self.records[at])
-        # Each worker remembers places of its own: words that two cores write would travel between them.
+        # Each worker remembers its own positions: words written by two cores would bounce between their caches.
         word, words = self.cursors[at]
         own, words = copy(self.records[at]), words.copy()
         own[word] = words.ctypes.data
@@ -122,14 +124,14 @@ class JoinTable:
 
     @property
     def way(self) -> Way:
-        """How its entries are found."""
+        """How entries are found."""
         if self.sink.mode == SORTED:
             return IN_ORDER
         return BY_ARRAY if self.dense else WITH_BITMAP if self.has_bitmap else HASHED
 
 
 class EntryData(Dataset):
-    """The entries of tables as rows, in as many shards as the other side had."""
+    """The entries of the tables as rows, in as many shards as the probe side had."""
 
     ready = True
 
@@ -151,13 +153,13 @@ class EntryData(Dataset):
 
 
 class JoinTables:
-    """Builds tables."""
+    """Builds join tables."""
 
     def __init__(self, x: Execution):
         self.x = x
 
     def built(self, join: ReadyJoin, full_at: int | None = None) -> JoinTable:
-        """The table of the built side; `Full` if a worker takes more than `full_at` bytes for it."""
+        """The table of the build side. Raises `Full` if a worker takes more than `full_at` bytes for it."""
         states = self.x.pipelines.run(
             join.step, "build", join.built, join.sink(self.x.run.settings.equal_hashes), full_at=full_at
         )
@@ -168,7 +170,7 @@ class JoinTables:
         return table
 
     def _link(self, step: HashJoin, sink: Build, groups: list[list[Context]], full_at: int | None = None) -> JoinTable:
-        """Make the directories; the threads share the entries of each table."""
+        """Make the directories. All threads share the entries of each table."""
         if step.name in self.x.states.tables:
             self.x.states.tables[step.name].release()
         table = self.x.states.tables[step.name] = JoinTable(self.x.shared, sink, [c for group in groups for c in group])
@@ -215,7 +217,7 @@ class JoinTables:
         return table
 
     def _sort_tables(self, table: JoinTable, join: HashJoin, sink: SortedBuild, groups: list[list[Context]]) -> None:
-        """Sort the entries of each table. Their directories are dense if those of all of them can be."""
+        """Sort the entries of each table. The directories are dense if all of them can be."""
         sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
         bounds = [(_bounds(group) if sink.is_by_number else None) or (0, 0) for group in groups]
         table.dense = sink.is_by_number and any(sizes) and not self.x.dry
@@ -230,8 +232,8 @@ class JoinTables:
     def _sort_entries(
         self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context], dense: tuple[int, int] | None
     ) -> None:
-        """Put the entries of a table in the order of their numbers within their groups; those that have no place in it
-        stay out."""
+        """Sort the entries of a table by number within each group. Entries that have no place in that order are left
+        out."""
         workers = Workers(self.x.threads, lambda work, tasks: parallel(work, tasks, self.x.threads, self.x.run))
         contexts = [list(chunks_of(c)) for c in group]
         working = Reserved(WORKING_BYTES * sum(rows for one in contexts for _, rows in one), self.x.shared)
@@ -244,7 +246,7 @@ class JoinTables:
             table.cursors.append(self._cursors(table, found))
 
     def _cursors(self, table: JoinTable, found: SortedEntries) -> Cursors | None:
-        """Where searches remember places, if each worker has a copy of its own; None if there are too many for that."""
+        """Where searches remember positions, if each worker gets its own copy; None if there are too many for that."""
         at, words = (
             (DIRECTORY, found.directory) if found.least is None else (PLACES, np.zeros(len(found.directory), np.int64))
         )
@@ -257,7 +259,7 @@ class JoinTables:
         return None
 
     def file(self, plan: Any, chunks: list[tuple[int, int]]) -> None:
-        """File the entries of a table in its directory."""
+        """Insert the entries of a table into its directory."""
         link = None if self.x.interpret else compiler().routine(link_module, rows=sum(rows for _, rows in chunks))
         if link is None:
             from tsql.kernels.codegen.interp import Interpreter
@@ -277,7 +279,7 @@ class JoinTables:
 
 
 def _bounds(group: list[Context]) -> tuple[int, int] | None:
-    """The least and the greatest key of a table."""
+    """The minimum and maximum key of a table."""
     states = [c.state_address for c in group if read_i64(c.state_address + 16)]
     found = [(read_i64(s + LEAST_AT), read_i64(s + GREATEST_AT)) for s in states]
     bounds = (min(low for low, _ in found), max(high for _, high in found)) if found else None
@@ -289,7 +291,7 @@ def chunks_of(context: Context) -> Iterator[tuple[int, int]]:
 
 
 def dealt(items: list[Any], shards: int) -> list[list[Any]]:
-    """Items in as many lists, in order."""
+    """Split items into `shards` lists, in order."""
     dealt: list[list[Any]] = [[] for _ in range(shards)]
     for number, item in enumerate(items):
         dealt[number * shards // len(items)].append(item)

@@ -1,8 +1,7 @@
 """Lowering: a physical plan becomes a graph of pipelines, which prints (`text.py`) and runs (`run/execution.py`).
 
-`lower` asks each step, through its `LocalStep`, what it adds to a pipeline and which pipelines it ends. What only the
-data can decide stands in the graph as ways with their conditions; `explain analyze` says which was taken.
-"""
+`lower` asks each step's `LocalStep` what it adds to a pipeline and which pipelines it ends. Choices that depend on the
+data stay in the graph as alternatives with conditions; `explain analyze` shows which one was taken."""
 
 from __future__ import annotations
 

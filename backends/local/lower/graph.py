@@ -1,8 +1,7 @@
-"""The graph of pipelines: a node for each step, with the pipelines that end in it and what it adds to those of others.
+"""The graph of pipelines: one node per step, with the pipelines that end in it and the operators it adds to others.
 
-A pipeline begins at a source (a scan, or what another pipeline has left), passes the operators of the nodes on its way,
-and ends in the sink of a node. A graph is made once for a plan and is the same in each of its runs.
-"""
+A pipeline starts at a source (a scan, or the output of another pipeline), passes the operators of the nodes on its way,
+and ends in the sink of a node. A graph is made once per plan and is the same in every run."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class Way:
-    """One way to do a thing, and the condition on which it is taken; the last of several has none."""
+    """One alternative, and the condition under which it is taken. The last of several has no condition."""
 
     name: str
     condition: str = ""
@@ -45,13 +44,13 @@ class Pipe:
     when: str = ""
 
     def covers(self, role: str) -> bool:
-        """Whether a run may call one of its pipelines so."""
+        """Whether a run may use this name for one of its pipelines."""
         mine, given = self.role.split(), role.split()
         return len(mine) == len(given) and all(a in ("*", b) for a, b in zip(mine, given, strict=True))
 
 
 class Lies(StrEnum):
-    """Where the rows of a node are when a pipeline over them begins."""
+    """Where the rows of a node are when a pipeline over them starts."""
 
     SCAN = "scan"
     COLUMNS = "columns"
@@ -79,8 +78,8 @@ class Shape:
 
 @dataclass(frozen=True)
 class Lowering:
-    """What lowering knows besides a step and its inputs. spills: whether rows may have to leave memory. users: of each
-    step, by id, those whose input it is, once for each input."""
+    """The context of lowering a step. spills: whether rows may have to leave memory. users: for each step, by id, the
+    steps that read it, once per input."""
 
     spills: bool = False
     users: Mapping[int, list[Step]] = field(default_factory=dict)
@@ -109,12 +108,12 @@ class Node:
 
     @property
     def path(self) -> Node | None:
-        """The input whose rows are still on their way here; None where the rows of the node lie somewhere."""
+        """The input whose rows are still in the pipeline here; None if the rows of the node are stored."""
         return None if self.is_shared or self.shape.source else self.inputs[self.shape.over]
 
     @property
     def lies(self) -> Lies:
-        """Where its rows are."""
+        """Where its rows are stored."""
         if self.is_shared:
             return Lies.COLUMNS
         return self.shape.lies if self.path is None else self.path.lies
@@ -131,7 +130,7 @@ class Node:
 
     @property
     def is_in_columns(self) -> bool:
-        """Whether its rows lie in columns, as they are."""
+        """Whether its rows are stored in columns, unchanged."""
         return self.lies is Lies.COLUMNS and not self.has_operators
 
 
@@ -144,7 +143,7 @@ class Graph:
     shards: int
     by_step: dict[int, Node]
     hands_out_shards: bool = False
-    """Whether the shards of the last step are read by others, who expect rows where their hashes place them."""
+    """Whether others read the shards of the last step, and expect rows in the shards given by their hashes."""
 
     def node(self, step: Step) -> Node:
         return self.by_step[id(step)]

@@ -27,7 +27,7 @@ class LocalStep(Generic[S]):
     """A kind of step in one execution `x`. An object lives as long as the execution, and may remember things for it."""
 
     counts_rows: ClassVar[bool] = True
-    """Whether `explain analyze` counts the rows that leave it; movement changes nothing about them."""
+    """Whether `explain analyze` counts the rows that leave it. Movement does not change the count."""
 
     def __init__(self, x: Execution):
         self.x = x
@@ -39,14 +39,14 @@ class LocalStep(Generic[S]):
 
     @classmethod
     def keeps_table_of(cls, step: S, place: int) -> bool:
-        """Whether it makes a table of an input, by its place, that can serve all rounds of a recursion."""
+        """Whether the step builds a table over the input at `place` that can serve all rounds of a recursion."""
         return False
 
     def drop_table(self, node: Node) -> None:
-        """Keep the table of a node no longer: the recursion is over."""
+        """Drop the table of a node: the recursion is over."""
 
     def flow(self, node: Node) -> Flow:
-        """Run the pipelines that end in the step; the flow of its rows."""
+        """Run the pipelines that end in this step, and return the flow of its rows."""
         raise NotImplementedError
 
 
@@ -76,12 +76,12 @@ def local_step(kind: type[Step]) -> type[LocalStep[Any]]:
 
 
 def described(step: Step, *words: str) -> str:
-    """A step as its line in a plan file has it, without its name and inputs; `words` stand in for its op."""
+    """A step as in its line of a plan file, without its name and inputs. `words` replace its op."""
     parts = [f"{name}={text}" if name else text for name, text in step.attributes()]
     return " ".join((*(words or (step.op,)), *parts))
 
 
 def host_pipes(*expressions: Expr) -> tuple[Pipe, ...]:
-    """The pipeline before functions that a library computes: their arguments are collected."""
+    """The pipeline that collects the arguments of functions computed by a library."""
     calls = innermost(expressions)
     return (Pipe("arguments *", f"collect arguments of {', '.join(c.name for c in calls)}"),) if calls else ()

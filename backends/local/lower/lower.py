@@ -11,7 +11,7 @@ from tsql.planner.physical.step import Step
 
 
 def lower(root: Step, shards: int, spills: bool, given: Collection[int] = (), hands_out_shards: bool = False) -> Graph:
-    """The graph of a plan, or of a part of it down to the steps that are `given`, by id."""
+    """The graph of a plan, or of the part of it above the `given` steps (by id)."""
     steps = _within(root, given)
     users: dict[int, list[Step]] = {}
     for step in steps:
@@ -35,7 +35,7 @@ def lower(root: Step, shards: int, spills: bool, given: Collection[int] = (), ha
 
 
 def _within(root: Step, given: Collection[int]) -> list[Step]:
-    """The steps that are run for `root`, inputs before users: down to those that are given."""
+    """The steps that run for `root`, inputs before users, down to the given ones."""
     found: dict[int, Step] = {}
     stack: list[tuple[Step, bool]] = [(root, False)]
     while stack:
@@ -51,7 +51,7 @@ def _within(root: Step, given: Collection[int]) -> list[Step]:
 
 
 def working_tables(step: Recursive) -> list[Working]:
-    """The leaves of a recursion that read the rows of the round before."""
+    """The leaves of a recursion that read the rows of the previous round."""
     return [s for s in step.inputs[1].walk() if isinstance(s, Working) and s.table == step.table]
 
 
@@ -65,8 +65,8 @@ def dependent(body: Step, leaves: Collection[int]) -> set[int]:
 
 
 def _kept(recursions: Iterable[Recursive]) -> tuple[set[int], set[int]]:
-    """What stays from round to round: steps whose rows do, and joins whose tables do since the built side does not
-    change."""
+    """What is kept between rounds: steps whose rows do not change, and joins whose tables do not because the build side
+    does not change."""
     rows: set[int] = set()
     tables: set[int] = set()
     for recursion in recursions:

@@ -1,8 +1,7 @@
-"""Graph of pipelines → text: what `explain pipelines` prints. Nothing runs for it.
+"""Graph of pipelines → text: the output of `explain pipelines`. Nothing runs for it.
 
-A paragraph for each pipeline, in the order in which they run: its name, its source, the operators on the way, its sink.
-Under the sink are the ways among which a run chooses; a pipeline that may not run says when it does.
-"""
+Each pipeline is a paragraph, in execution order: its name, its source, its operators, its sink. Below the sink are the
+alternatives that a run chooses from. A pipeline that may not run says when it does."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def _lines(node: Node, pipe: Pipe) -> Iterator[str]:
 
 
 def _path(node: Node, pipe: Pipe) -> Iterator[str]:
-    """The source of a pipeline and the operators that its rows pass."""
+    """The source of a pipeline and the operators its rows pass."""
     if pipe.input is not None:
         yield from _rows(node.inputs[pipe.input])
     elif pipe.source:
@@ -43,7 +42,8 @@ def _path(node: Node, pipe: Pipe) -> Iterator[str]:
 
 
 def _rows(node: Node, own: bool = False) -> list[str]:
-    """How the rows of a node come to its user: from where they lie. `own`: to what the node does with them itself."""
+    """How the rows of a node reach its user, starting from where they are stored. `own`: the user is the node
+    itself."""
     if node.shape.source:
         return [node.shape.source]
     if node.is_shared and not own:

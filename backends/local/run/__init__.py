@@ -1,2 +1,2 @@
-"""Running a graph of pipelines: the execution and its parts (`execution.py` lists them), datasets and flows between
-pipelines, worker threads, the thread of a query."""
+"""Runs a graph of pipelines: the execution and its parts (listed in `execution.py`), datasets and flows between
+pipelines, worker threads, query threads."""

@@ -1,5 +1,5 @@
-"""Constants in their stored form to Arrow arrays, for VALUES and for arguments of host functions; and the
-values of LIMIT and OFFSET."""
+"""Constants in stored form → Arrow arrays, for VALUES and for arguments of host functions; also the values of LIMIT and
+OFFSET."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tsql.kernels.expr.types import INTERVAL_RANGE, Type
 
 
 def storage_type(t: Type) -> pa.DataType:
-    """The Arrow type in which collected columns hold a SQL type: decimals up to 18 digits are integers."""
+    """The Arrow type of a collected column with this SQL type: decimals of up to 18 digits are integers."""
     return pa.int64() if t.is_decimal and t.width <= 18 else t.to_arrow()
 
 
 def constant_array(t: Type, values: list[Any], arrow: bool = False) -> pa.Array:
-    """An array of stored values (see kernels.expr.Literal). With `arrow`, decimals have Arrow's own type."""
+    """An array of stored values (see kernels.expr.Literal). With `arrow`, decimals have Arrow's decimal type."""
     target = t.to_arrow() if arrow else storage_type(t)
     if pa.types.is_decimal(target):
         data = b"".join((0 if v is None else v).to_bytes(16, "little", signed=True) for v in values)

@@ -1,7 +1,6 @@
-"""Datasets between pipelines: where the rows of each shard are, and how a kernel gets at them.
+"""Datasets between pipelines: where the rows of each shard are, and how a kernel reads them.
 
-A dataset gives one feed per shard; a feed yields `Part`s, each a source (which decides the kernel) with its morsels.
-"""
+A dataset has one feed per shard. A feed yields `Part`s: a source (which determines the kernel) and its morsels."""
 
 from __future__ import annotations
 
@@ -35,13 +34,13 @@ from tsql.kernels.runtime.release import release_module
 WAVE_BLOCKS = 64
 WAVE_SPLITS = 2
 """How much of a scan is collected at a time when its rows go straight to the result: blocks, and splits per thread.
-Where memory is limited it is a block or a split for each thread."""
+With a memory limit it is one block or split per thread."""
 
 
 @dataclass
 class Part:
-    """Morsels of one layout. `order` comes before the morsel's number in the order of the output; `counter` is shared
-    by the workers that take morsels from the same part."""
+    """Morsels of one layout. In the output order, `order` precedes the morsel's number. `counter` is shared by the
+    workers that take morsels from the same part."""
 
     source: Any
     morsels: Morsels
@@ -50,18 +49,19 @@ class Part:
 
 
 class Dataset:
-    """Base: `shards` feeds; `empty_source` is the layout of a dataset without rows; `rows` a bound on their number."""
+    """Base class. `shards` is the number of feeds, `empty_source` the layout of a dataset without rows, `rows` an upper
+    bound on the rows."""
 
     shards: int
     rows: int | None = None
     ready = False
-    """Whether all rows are in memory, so that asking for a part takes no time."""
+    """Whether all rows are in memory, so that getting a part takes no time."""
 
     positioned = False
-    """Whether a row's position tells it from all other rows of the input."""
+    """Whether the position of a row identifies it among all rows of the input."""
 
     by_morsel = False
-    """Whether workers take morsels in turn, and rows are wanted in the order of these."""
+    """Whether workers take morsels in turn and the output follows the order of the morsels."""
 
     def empty_source(self) -> Any:
         raise NotImplementedError
@@ -70,28 +70,28 @@ class Dataset:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Free what the dataset owns; called when its consumer has run."""
+        """Free what the dataset owns. Called when its consumer has run."""
 
     def again(self) -> Dataset:
-        """The same rows, to be read from their beginning."""
+        """The same rows, read again from the start."""
         return self
 
     def spread(self, tasks: int) -> Dataset:
-        """The same rows in as many tasks as is best, up to so many, for pipelines to which it does not matter which
-        shard a row is in."""
+        """The same rows in the best number of tasks, at most `tasks`, for pipelines that do not care which shard a row
+        is in."""
         return CoalescedData(self, tasks) if self.shards > tasks else self
 
 
 PART_BYTES = 1 << 18
-"""Chunks that were spilled are read back in parts of about so many bytes, unless a dataset says otherwise."""
+"""Spilled chunks are read back in parts of about this many bytes, unless a dataset overrides it."""
 
 
 class ChunkData(Dataset):
-    """Rows in columns that a pipeline has collected; some or all of them may be in a file (`spill.py`)."""
+    """Rows that a pipeline has collected in columns. Some or all of them may be in a file (`spill.py`)."""
 
     positioned = True
     shift = 0
-    """If not 0, the shards were chosen by the lowest bits of an integer key (`Partition`, compact): so many of them."""
+    """If not 0, the shards were chosen by this many low bits of an integer key (`Partition`, compact)."""
     first = 0
     """The position of the first row."""
 
@@ -127,7 +127,7 @@ class ChunkData(Dataset):
             morsels.add_arrays(arrays, position + start, rows)
 
     def _parts(self, shard: int) -> Iterator[Part]:
-        """A few chunks at a time: what was read is let go before more is read."""
+        """A few chunks at a time: each batch is freed before the next is read."""
         position = self.first + self.starts[shard]
         number, at, chunks = 0, 0, self.chunks[shard]
         while at < len(chunks) or number == 0:
@@ -160,8 +160,8 @@ def slices(arrays: list[pa.Array], rows: int, batch_rows: int) -> Iterator[tuple
 
 
 class CoalescedData(Dataset):
-    """Many shards read by a few tasks, for pipelines to which it does not matter which shard a row is in. Shards whose
-    rows are all in memory are put together beforehand, each task's into one part; others are taken in turn."""
+    """Many shards read by a few tasks, for pipelines that do not care which shard a row is in. Shards that are fully in
+    memory are combined beforehand, one part per task; others are taken in turn."""
 
     def __init__(self, data: Dataset, tasks: int):
         self.data, self.shards, self.rows, self.ready = data, tasks, data.rows, data.ready
@@ -194,7 +194,7 @@ class CoalescedData(Dataset):
 
 
 class BlockData(Dataset):
-    """A table in memory: all workers take blocks from one counter."""
+    """A table in memory. All workers take blocks from one counter."""
 
     ready = True
     positioned = True
@@ -204,8 +204,8 @@ class BlockData(Dataset):
         self.shards = shards
         self.rows = table.rows
         parts = table.parts(columns, where, batch_rows)
-        # Codes and plain strings differ in what "stable" means for the sink, whose state the kernels of all layouts
-        # share.
+        # Codes and plain strings differ in what "stable" means for the sink. The kernels of all layouts share its
+        # state.
         self.parts = [
             (ColumnarScan(sources, stable=len(parts) == 1), morsels, ctypes.c_int64(0)) for sources, morsels in parts
         ]
@@ -223,7 +223,7 @@ class BlockData(Dataset):
         return fresh
 
     def spread(self, tasks: int) -> Dataset:
-        """Fewer tasks where there is little to do; they take from the same counter, however many they are."""
+        """Use fewer tasks if there is little to do. All tasks take from the same counter."""
         if tasks >= self.shards:
             return self
         fewer = copy(self)
@@ -231,7 +231,7 @@ class BlockData(Dataset):
         return fewer
 
     def waves(self, threads: int, small: bool = False) -> Iterator[BlockData]:
-        """The same rows in several datasets, one after the other."""
+        """The same rows as several datasets, one after the other."""
         size = threads if small else WAVE_BLOCKS
         for source, morsels, _ in self.parts:
             for start in range(0, max(1, morsels.count), size):
@@ -241,8 +241,8 @@ class BlockData(Dataset):
 
 
 class SourceData(Dataset):
-    """A file or another source that is read split by split; workers take splits in order from a shared list. `late`:
-    columns that the head of the pipeline does not look at may be read for the rows that it leaves
+    """A file or another source, read split by split. Workers take splits in order from a shared list. `late`: columns
+    that the head of the pipeline does not read may be decoded only for the rows that pass it
     (`planner/choose/late_decoding.py`)."""
 
     positioned = True
@@ -301,7 +301,7 @@ class SourceData(Dataset):
         return self
 
     def waves(self, threads: int, small: bool = False) -> Iterator[SourceData]:
-        """The same rows in several datasets, one after the other: a few splits for each thread."""
+        """The same rows as several datasets, one after the other: a few splits per thread in each."""
         size = threads if small else threads * WAVE_SPLITS
         for start in range(0, max(1, len(self.splits)), size):
             wave = copy(self)
@@ -326,7 +326,7 @@ class SourceData(Dataset):
                 for start, rows, pieces in slices(arrays, batch.num_rows, self.batch_rows):
                     morsels.add_arrays(pieces, position + start, rows)
                 position += batch.num_rows
-                # A batch of a table in memory is a view of what is there anyway.
+                # A batch of an in-memory table is a view of existing data.
                 bytes = 0 if getattr(self.source, "in_memory", False) else batch.nbytes
                 self.shared.reserve(bytes)
                 try:
@@ -338,8 +338,8 @@ class SourceData(Dataset):
 
 @dataclass
 class GroupData(Dataset):
-    """Groups in the states of an aggregation, one state per shard; `merged` offers all of them as one shard.
-    `origin` is the dataset whose strings the keys may point into; it must live as long."""
+    """The groups of an aggregation, one state per shard. `merged` reads all of them as one shard. Keys may point into
+    the strings of `origin`, which must live as long."""
 
     sink: AggregateSink
     states: list[Context]
@@ -375,7 +375,7 @@ class GroupData(Dataset):
 
 
 def group_runs(sink: AggregateSink, state: int) -> Iterator[tuple[int, int]]:
-    """(address of entries, number) of each run of entries of an aggregation's state."""
+    """(address of entries, count) of each run of entries in an aggregation's state."""
     if isinstance(sink, HashAggregate):
         yield from table_chunks(state)
     else:
@@ -383,7 +383,7 @@ def group_runs(sink: AggregateSink, state: int) -> Iterator[tuple[int, int]]:
 
 
 def free_state(sink: Sink, context: Context, shared: Shared) -> None:
-    """Free a context and everything that the state of its sink points to, whether or not the run came to its end."""
+    """Free a context and everything that its sink's state points to, whether or not the run completed."""
     if context.closed or context.kept:
         return
     if context.owns_state:
@@ -413,7 +413,7 @@ def end_chunks(sink: Partition, context: Context) -> None:
 
 
 def owns_memory(sink: AggregateSink) -> bool:
-    """Whether its groups point to memory besides the state that they are in."""
+    """Whether its groups point to memory outside of their state."""
     return isinstance(sink, HashAggregate) or any(
         i.distinct is not None or i.body.release() for i in sink.grouping.items
     )
@@ -443,7 +443,7 @@ def _free_fields(offsets: list[int], entry_bytes: int, occupied_only: bool, runs
 
 
 def presize_table(context: Context, groups: int, shared: Shared) -> None:
-    """Give an empty group table a directory for so many groups, which spares it most of its growth."""
+    """Give an empty group table a directory for `groups` groups, which avoids most of its growth."""
     table, size = context.state_address, 2048
     while size < groups * 2 and size < 1 << 26:
         size *= 2
@@ -463,7 +463,7 @@ def table_chunks(table: int) -> Iterator[tuple[int, int]]:
 
 
 def free_table(table: int) -> int:
-    """Free a group table; returns how many bytes it had taken."""
+    """Free a group table, and return how many bytes it used."""
     for address, _ in table_chunks(table):
         free(address)
     link = read_u64(table + STRING_CHAIN)
@@ -479,7 +479,7 @@ def free_table(table: int) -> int:
 
 
 class TopData(Dataset):
-    """The rows that a Top sink kept, one state per shard."""
+    """The rows kept by a Top sink, one state per shard."""
 
     ready = True
 

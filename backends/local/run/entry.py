@@ -1,4 +1,4 @@
-"""Arrow batches that enter a part of a plan: of a split, of a table in memory, of a DataFrame, of a live source."""
+"""Arrow batches that enter a part of a plan: from a split, an in-memory table, a DataFrame or a live source."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from tsql.kernels.operators.collect import OutputColumn
 
 
 def chunk_columns(schema: Schema) -> tuple[SourceColumn, ...]:
-    """How rows that a kernel has collected lie in memory."""
+    """The memory layout of rows that a kernel has collected."""
     return tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)).source() for f in schema)
 
 
 def facts_of(data: SourceData) -> dict[str, Any]:
-    """(nullable, bounds) of each column of a source, for the tasks: they would have to read every file to know."""
+    """(nullable, bounds) of each column of a source. Tasks get them from here: otherwise they would have to read every
+    file."""
     found = {}
     for name in data.columns:
         column = data._column(name, data.source.schema[name].type.to_arrow())
@@ -32,8 +33,7 @@ def facts_of(data: SourceData) -> dict[str, Any]:
 
 
 class BatchData(Dataset):
-    """One shard of Arrow batches, each with the order of its split; what is known of the columns comes from the
-    driver."""
+    """One shard of Arrow batches, each with the order of its split. Facts about the columns come from the driver."""
 
     positioned = True
 
@@ -68,13 +68,14 @@ class BatchData(Dataset):
         position, last = 0, None
         for number, (order, batch) in enumerate(self.batches()):
             if order != last:
-                # The place of a row in the whole input, which `first` and `last` go by, whichever task reads it.
+                # The position of the row in the whole input, which `first` and `last` compare, whichever task reads
+                # it.
                 position, last = order << 40, order
             yield self.part(batch, position, (order, number))
             position += batch.num_rows
 
     def part(self, batch: pa.RecordBatch, position: int, order: tuple[int, ...]) -> Morsel:
-        """The rows of a batch, the first of which has this position in the input."""
+        """The rows of a batch whose first row has this position in the input."""
         arrays = list(batch.columns)[: len(self.schema)]
         morsels = Morsels(len(arrays))
         for start, rows, pieces in slices(arrays, batch.num_rows, self.run.settings.batch_rows):

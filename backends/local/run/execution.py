@@ -46,8 +46,8 @@ P = TypeVar("P")
 
 
 class Execution:
-    """One run. `inputs`: flows by id of the step that they stand for. `dry`: kernels are found for no rows, for
-    `explain`. `task`: its number where several processes run the same steps."""
+    """One run. `inputs`: flows that replace steps, by the id of the step. `dry`: kernels are made without rows, for
+    `explain`. `task`: its number if several processes run the same steps."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Execution:
         self.pipelines.recorder = recorder
 
     def part(self, kind: type[P]) -> P:
-        """The one object of a class in this execution: a `LocalStep`, or what several of them share."""
+        """The single object of a class in this execution: a `LocalStep`, or something that several of them share."""
         found = self._parts.get(kind)
         if found is None:
             found = self._parts[kind] = kind(self)  # type: ignore[call-arg]
@@ -95,7 +95,7 @@ class Execution:
         """The result, batch by batch."""
         root = plan.root
         graph = self._lower(root, plan.shards)
-        # The last gather only hands out what is there, unless its rows have come from elsewhere.
+        # The last gather only passes its input on, unless the rows come from elsewhere.
         gathers = isinstance(root, Gather) and id(root) not in self.inputs
         flow = self.flow(graph.root.inputs[0] if gathers else graph.root)
         if gathers and (self.dry or flow.replicated):
@@ -109,7 +109,7 @@ class Execution:
             yield to_batch(chunk, plan.schema)
 
     def chunks(self, step: Step, shards: int) -> list[list[AnyChunk]]:
-        """The rows of a step by shard, in the kernels' own types; for backends that move them elsewhere."""
+        """The rows of a step by shard, in the kernels' own types, for backends that move them elsewhere."""
         collected = self.collected(step, shards)
         return collected.data.chunks[:1] if collected.replicated else collected.data.chunks
 
@@ -119,7 +119,7 @@ class Execution:
         return self.rows.collected(step, self.flow(graph.root))
 
     def _lower(self, root: Step, shards: int, hands_out_shards: bool = False) -> Graph:
-        """The graph of a plan; kept with its kernels, as it is the same in each run."""
+        """The graph of a plan. It is the same in each run, so it is kept with the kernels."""
         key = (id(root), shards, self.spill.active, hands_out_shards, frozenset(self.inputs))
         graph = self.kernels.graphs.get(key)
         if graph is None:
@@ -129,7 +129,7 @@ class Execution:
         return graph
 
     def flow(self, node: Node) -> Flow:
-        """The rows of a node; those of a node with several users are collected once."""
+        """The rows of a node. If a node has several users, its rows are collected once."""
         step = node.step
         found = self.done.get(id(step))
         if found is None:
@@ -149,7 +149,7 @@ class Execution:
         return found
 
     def tell(self) -> None:
-        """Hand what the kernels have counted to the run, once they are done."""
+        """Pass the kernels' counts to the run, once they are done."""
         self.states.tell()
 
     def close(self, improves: bool = True) -> None:

@@ -15,25 +15,25 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 @dataclass
 class Flow:
-    """A dataset and the operators that its rows still pass through; `schema` is that of the rows behind them."""
+    """A dataset and the operators that its rows still pass through. `schema` describes the rows after the operators."""
 
     data: Dataset
     schema: Schema
     operators: list[Operator] = field(default_factory=list)
     replicated: bool = False
-    """Whether every shard has all rows: then the data are chunks, the same ones in each."""
+    """Whether every shard has all rows. The data are then chunks, the same in each shard."""
 
     def then(self, operator: Operator, schema: Schema) -> Flow:
         return Flow(self.data, schema, [*self.operators, operator], self.replicated)
 
 
 def row_bound(rows: int | None) -> int | None:
-    """A number of rows that kernels are made for: no less than there are, and the same for most runs of a plan."""
+    """The row count that kernels are made for: an upper bound that is the same for most runs of a plan."""
     return None if rows is None else (1 << rows.bit_length()) - 1
 
 
 def one_copy(flow: Flow) -> Flow:
-    """The rows of a flow once: those of one shard, where every shard has all of them."""
+    """The rows of a flow once: if every shard has all rows, those of one shard."""
     return replace(flow, data=first_shard(flow.data), replicated=False) if flow.replicated else flow
 
 

@@ -1,9 +1,7 @@
-"""The host side of a kernel: context records in memory, parameter slots, failures as exceptions, chunks as Arrow
-arrays.
+"""The host side of a kernel: context records, parameter slots, failures as exceptions, chunks as Arrow arrays.
 
-Owns: the context, the scratch memory, the slots and what they point to. Chunks that a Collect sink leaves behind are
-wrapped without copying; their memory is freed when the last Arrow buffer over it is gone.
-"""
+Owns the context, the scratch memory, the slots and what they point to. Chunks left by a Collect sink are wrapped
+without copying; their memory is freed with the last Arrow buffer over it."""
 
 from __future__ import annotations
 
@@ -72,13 +70,13 @@ def read_u64(address: int) -> int:
 NO_LIMIT = 2**63 - 1
 
 MACHINE_SHARE = 0.8
-"""So much of the machine's memory a query may take if no memory_limit says otherwise."""
+"""The share of the machine's memory that a query may use if memory_limit is not set."""
 
 
 @cache
 def machine_limit() -> int:
-    """Bytes that a query may take of this machine, or of the control group that the process is in: what takes more is
-    ended by an error, and not by the system, which would end the whole process."""
+    """How many bytes a query may use of this machine, or of the process's control group. A query that needs more ends
+    with an error; otherwise the system would kill the process."""
     bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with contextlib.suppress(OSError, ValueError):
         bytes = min(bytes, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -86,11 +84,11 @@ def machine_limit() -> int:
 
 
 class Full(OutOfMemoryError):
-    """A worker has taken more memory than its share: its work is to be done in smaller parts."""
+    """A worker has used more than its share of memory: the work has to be split into smaller parts."""
 
 
 class Shared:
-    """Counters that the workers of a query share: cancellation, memory in use, rows done, rows collected."""
+    """Counters shared by the workers of a query: cancellation, memory in use, rows done, rows collected."""
 
     def __init__(self, run: Run):
         self.limit = machine_limit() if run.settings.memory_limit is None else run.settings.memory_limit
@@ -104,7 +102,7 @@ class Shared:
         run.on_cancel(self.cancel)
 
     def restart(self, run: Run) -> None:
-        """Count anew, for another run with the same settings; nothing that was counted is in use any more."""
+        """Reset the counters, for another run with the same settings. Nothing that was counted is in use any more."""
         self.words[:] = (0, 0, 0, 0, self.limit)
         self._host_bytes = self._passed_over = self.peak = 0
         self.run = run
@@ -119,20 +117,20 @@ class Shared:
         return self.words[1] + self._host_bytes
 
     def release(self, bytes: int) -> None:
-        """Memory that the host has freed (or taken, if negative). Kernels may be adding to the word of bytes in use at
-        this moment, so the host leaves it alone and moves the limit instead."""
+        """Count memory that the host has freed (negative: taken). Kernels may be updating the bytes in use at the same
+        time, so the host moves the limit instead."""
         with self._lock:
             self.peak = max(self.peak, self.words[1] + self._host_bytes)
             self._host_bytes -= bytes
             self.words[4] = self.limit - self._host_bytes
 
     def go_on(self) -> None:
-        """After a failure that stopped all workers, but from which the query recovers."""
+        """Continue after a failure that stopped all workers, but that the query recovers from."""
         self.words[0] = 0
         self.run.check()
 
     def reserve(self, bytes: int) -> None:
-        """Take memory for work of the host; raises if the query may not have so much. `release` gives it back."""
+        """Take memory for work of the host. Raises if the query may not have that much. `release` gives it back."""
         if self.memory + bytes > self.limit:
             raise self.out_of_memory()
         self.release(-bytes)
@@ -154,13 +152,13 @@ class Shared:
         return self.words[2] + self._passed_over
 
     def pass_over(self, rows: int) -> None:
-        """Rows that were done before they came to the kernel that counts them (negative: that were counted twice)."""
+        """Count rows that were done before they reached the counting kernel (negative: rows counted twice)."""
         with self._lock:
             self._passed_over += rows
 
 
 def slot_bytes(type: Type | None, value: Any, keep: list[Any]) -> bytes:
-    """The 16 bytes of a literal or parameter in its stored form; NULL is zeros."""
+    """The 16 bytes of a literal or parameter in stored form. NULL is all zeros."""
     if value is None:
         return bytes(SLOT_BYTES)
     if type.is_string:
@@ -176,7 +174,7 @@ def slot_bytes(type: Type | None, value: Any, keep: list[Any]) -> bytes:
 
 
 def dictionary_table(dictionary: Dictionary, name: str, predicate: Expr) -> pa.Buffer:
-    """One byte per string of a dictionary: whether the predicate is true for it. Kept with the dictionary."""
+    """One byte per string of a dictionary: whether the predicate is true for it. Cached with the dictionary."""
     known = dictionary.tables
     if predicate not in known:
         columns = source_columns((name,), (predicate_column(predicate).type,), [dictionary.values])
@@ -235,7 +233,7 @@ class Context:
         self.state_bytes = state_bytes
         self.closed = False
         self.kept = False
-        """Whether it stays as it is after its run, for the next one (`repeat.py`)."""
+        """Whether it is kept after its run, for the next one (`repeat.py`)."""
         self.state_address = state.address
         self.counter = ctypes.c_int64(0)
         self.keep: list[Any] = []
@@ -262,7 +260,7 @@ class Context:
         ctypes.c_uint64.from_address(self.address + offset).value = word
 
     def slot_data(self, slot: Slot, keep: list[Any], fill: Callable[[Slot, list[Any]], bytes] | None = None) -> bytes:
-        """The content of a slot in this run; what it points to is put into `keep`."""
+        """The content of a slot in this run. Objects it points to are added to `keep`."""
         parameters = self.shared.run.parameters
         match slot.kind:
             case "literal":
@@ -300,7 +298,7 @@ class Context:
         return fill(slot, keep)
 
     def limit(self, full_at: int | None, room_at: int | None, make_room: Callable[[], None] | None) -> None:
-        """Stop with more than `full_at` bytes taken; call `make_room` with more than `room_at`."""
+        """Stop above `full_at` bytes; call `make_room` above `room_at` bytes."""
         if full_at is not None:
             self.store(FULL_AT, full_at)
         if room_at is None or make_room is None:
@@ -318,21 +316,21 @@ class Context:
         rooms[self.address] = room
 
     def let_go(self) -> None:
-        """Forget what makes room: it holds on to a part that has been read."""
+        """Drop the `make_room` callback: it refers to a part that has been read."""
         rooms.pop(self.address, None)
 
     @property
     def taken(self) -> int:
-        """Bytes that the sink has taken for its state."""
+        """Bytes that the sink's state uses."""
         return read_i64(self.address + TAKEN) - read_i64(self.address + SCRATCH + 16)
 
     @property
     def has_scratch(self) -> bool:
-        """Whether the kernel has taken memory for values on their way."""
+        """Whether the kernel has allocated scratch memory for intermediate values."""
         return read_u64(self.address + SCRATCH) != 0
 
     def add_taken(self, bytes: int) -> None:
-        """Count what the host has taken for the sink's state."""
+        """Count memory that the host has taken for the sink's state."""
         self.store(TAKEN, read_i64(self.address + TAKEN) + bytes)
 
     def share_counter(self, counter: ctypes.c_int64) -> None:
@@ -341,7 +339,7 @@ class Context:
         self.store(COUNTER, ctypes.addressof(counter))
 
     def raise_status(self) -> None:
-        """Raise what the kernel reported, if it reported anything."""
+        """Raise the error that the kernel reported, if any."""
         status = read_i64(self.address + STATUS)
         if self.failure is not None:
             raise self.failure
@@ -359,7 +357,7 @@ class Context:
         raise ExecutionError(site.message.replace("{detail}", text), position=site.position)
 
     def close(self) -> None:
-        """Free scratch memory, the detail text and the state; what the state points to is its sink's (`free_state`)."""
+        """Free scratch memory, the detail text and the state. What the state points to is freed by `free_state`."""
         if self.closed or self.kept:
             return
         self.closed = True
@@ -372,7 +370,7 @@ class Context:
 
 
 class Code:
-    """A program made runnable, by LLVM or by the interpreter."""
+    """A program made executable, by LLVM or by the interpreter."""
 
     def __init__(
         self, program: Program, interpret: bool = False, opt: int = FULL, check: Callable[[], None] = lambda: None
@@ -394,7 +392,7 @@ class Code:
             self.call = compiled.function
 
     def improve(self) -> None:
-        """Have code that was compiled quickly compiled in full, for the next runs."""
+        """Recompile quickly compiled code with full optimization, for the next runs."""
         if self.can_improve:
             self.can_improve = False
             promoter.add(self.program.module, self._take)
@@ -404,14 +402,15 @@ class Code:
 
     def run(self, context: Context, morsels: Morsels) -> None:
         """Run one worker over the morsels; raises what the kernel reports."""
-        # The first byte holds on to all of them; an array would be a new type for each length.
+        # Morsels are passed by their first byte, which keeps all of them alive: an array would be a new ctypes type
+        # for each length.
         data = ctypes.c_char.from_buffer(morsels.data or bytearray(1))
         self.call(context.address, ctypes.addressof(data), morsels.count)
         context.raise_status()
 
 
 class ChunkMemory:
-    """Owns the buffers of one chunk; they are freed when the last Arrow buffer that refers to this is gone."""
+    """Owns the buffers of one chunk. They are freed when the last Arrow buffer that refers to it is gone."""
 
     def __init__(self, addresses: list[int], bytes: int, shared: Shared):
         self.addresses, self.bytes, self.shared = addresses, bytes, shared
@@ -424,8 +423,8 @@ class ChunkMemory:
 
 @dataclass
 class Chunk:
-    """A run of rows in columns. `order` puts the chunks of a dataset into input order, `bytes` is the memory that it
-    takes, `owner` what must live as long."""
+    """A run of rows in columns. `order` sorts the chunks of a dataset into input order, `bytes` is its memory, and
+    `owner` must live as long as the chunk."""
 
     order: tuple[int, ...]
     rows: int
@@ -435,7 +434,7 @@ class Chunk:
 
 
 class Reserved:
-    """Memory that a library has taken; it counts as long as this lives."""
+    """Memory taken by a library. It is counted as long as this object lives."""
 
     def __init__(self, bytes: int, shared: Shared):
         shared.reserve(bytes)
@@ -453,8 +452,8 @@ def library_chunk(order: tuple[int, ...], arrays: list[pa.Array], rows: int, sha
 
 
 def take_chunks(state: int, columns: tuple[OutputColumn, ...], shared: Shared, taken: int = 0) -> list[Chunk]:
-    """The chunks of a Collect state, ordered by morsel; the state is empty afterwards. `taken`: how many came
-    before."""
+    """The chunks of a Collect state, ordered by morsel. The state is empty afterwards. `taken`: how many chunks were
+    taken before."""
     data, count = read_u64(state), read_i64(state + 8)
     record_bytes = RECORD_HEADER + 32 * len(columns)
     chunks = []
@@ -477,7 +476,7 @@ def take_chunks(state: int, columns: tuple[OutputColumn, ...], shared: Shared, t
 
 
 def chunk_type(column: OutputColumn) -> pa.DataType:
-    """The Arrow type of a collected column; narrow decimals stay integers unless they are for a result."""
+    """The Arrow type of a collected column. Narrow decimals stay integers unless they are part of a result."""
     t = column.type
     if t.is_decimal and column.machine == "i64":
         return pa.int64()
@@ -485,7 +484,7 @@ def chunk_type(column: OutputColumn) -> pa.DataType:
 
 
 def result_array(array: pa.Array, type: Type) -> pa.Array:
-    """A collected column as a result has it: decimals in Arrow's 128 bits, of which narrow ones are the sign."""
+    """A collected column as part of a result: decimals have Arrow's 128 bits, narrow ones sign-extended."""
     if not (type.is_decimal and array.type == pa.int64()):
         return array
     low = np.frombuffer(array.buffers()[1] or b"", np.int64)[array.offset : array.offset + len(array)]

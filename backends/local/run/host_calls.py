@@ -1,5 +1,4 @@
-"""Host functions: the rare functions that a library computes per batch (regular expressions, say), outside the
-kernel."""
+"""Host functions: rare functions that a library computes per batch outside the kernel, such as regular expressions."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from tsql.kernels.functions.registry import SCALARS
 
 
 def arguments(calls: list[Call]) -> tuple[list[Expr], list[list[int | None]]]:
-    """The argument expressions to compute, and for each call their places; None for a constant."""
+    """The argument expressions to compute, and for each call the index of each argument; None for a constant."""
     expressions: list[Expr] = []
     places: list[list[int | None]] = []
     for call in calls:
@@ -32,7 +31,7 @@ def arguments(calls: list[Call]) -> tuple[list[Expr], list[list[int | None]]]:
 def compute(
     call: Call, places: list[int | None], values: list[pa.Array], rows: int, parameters: dict[str, Any]
 ) -> pa.Array:
-    """The result of one call for a chunk, in the type in which chunks hold it."""
+    """The result of one call for a chunk, in the type that chunks store."""
     function = SCALARS.find(call.name, tuple(a.type for a in call.args))
     args: list[Any] = []
     for arg, place in zip(call.args, places, strict=True):

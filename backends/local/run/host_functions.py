@@ -1,5 +1,5 @@
-"""Steps with host functions: the arguments are collected, the functions computed chunk by chunk, and the results are
-columns."""
+"""Steps with host functions: the arguments are collected, the functions are computed chunk by chunk, and the results
+become columns."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tsql.planner.physical.step import Step
 
 
 class HostFunctions:
-    """Takes host functions out of expressions before kernels see them."""
+    """Replaces host functions in expressions before kernels are made."""
 
     def __init__(self, rows: Rows, run: Run):
         self.rows, self.run = rows, run
 
     def calls(self, step: Step, flow: Flow, expressions: tuple[Expr, ...]) -> tuple[Flow, tuple[Expr, ...]]:
-        """Compute host functions batch by batch; the expressions come back with columns in their place."""
+        """Compute host functions batch by batch. Returns the expressions with columns in their place."""
         while calls := innermost(expressions):
             names = {call: f"#host{len(flow.schema)}_{i}" for i, call in enumerate(calls)}
             flow = self._columns(step, flow, names)

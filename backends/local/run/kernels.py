@@ -1,7 +1,6 @@
-"""The kernels of a plan: found by step and by layout of their source, made on first use, kept between runs.
+"""The kernels of a plan: found by step and source layout, made on first use, kept between runs.
 
-`Kernels` is what is kept; the backend has one for each plan. `KernelFinder` is a run's way to them.
-"""
+`Kernels` is what is kept; the backend has one per plan. `KernelFinder` gives a run access to them."""
 
 from __future__ import annotations
 
@@ -26,21 +25,21 @@ from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.step import Step
 
 FULL_ROWS = 4_000_000
-"""Up to so many rows a first run is better off with code that is made quickly."""
+"""Up to this many rows, a first run starts with quickly compiled code."""
 
 
 class Kernels:
-    """The kernels of one plan, kept between its runs: by step and by layout of the source."""
+    """The kernels of one plan, kept between its runs, by step and by layout of the source."""
 
     def __init__(self) -> None:
         self.made: dict[Any, tuple[Pipeline, Code]] = {}
         self.last: dict[tuple[int, str], tuple[Any, Any, tuple[Pipeline, Code]]] = {}
-        """The kernel that a step has used last, with the columns of its source and the rest of its signature."""
+        """The kernel that each step used last, with the columns of its source and the rest of its signature."""
         self.variants: dict[Any, Step] = {}
         self.filters: dict[int, kernel_filter.Filter] = {}
         self.dense: dict[Any, bool] = {}
         self.graphs: dict[Any, Graph] = {}
-        """The plan lowered, by what else lowering depends on."""
+        """The lowered plan, by what else lowering depends on."""
         self.lock = forks.lock()
         self.compile_ms = 0.0
         self.runs = 0
@@ -49,7 +48,7 @@ class Kernels:
 
 
 class KernelFinder:
-    """Finds the kernels of a run. `listed` are those that it has used, in the order of their first use."""
+    """Finds the kernels of a run. `listed` has those that were used, in the order of first use."""
 
     def __init__(self, run: Run, kept: Kernels, interpret: bool):
         self.run, self.kept, self.interpret = run, kept, interpret
@@ -64,11 +63,11 @@ class KernelFinder:
             tuple([o.signature for o in flow.operators]),
         )
         if isinstance(step, Aggregate):
-            # Sums are as wide as so many rows need: a later run of the plan may have more.
+            # The width of sums depends on the number of rows: a later run of the plan may have more.
             rest += (row_bound(flow.data.rows),)
         with self.kept.lock:
             last = self.kept.last.get((id(step), role))
-            # Hashing the layouts of many columns takes longer than a kernel over few rows.
+            # Hashing the layouts of many columns takes longer than running a kernel over few rows.
             if last is not None and last[0] is source.columns and last[1] == rest:
                 found = last[2]
             else:
@@ -89,7 +88,7 @@ class KernelFinder:
         with garbage.paused():
             code = Code(pipeline.emit(), self.interpret, level, self.run.check)
         if rows is None:
-            # They may be very many: the batches that come once the better code is made run with it.
+            # There may be many rows: batches that arrive after the better code is ready use it.
             code.improve()
         self.kept.compile_ms += (time.perf_counter() - start) * 1000
         return pipeline, code

@@ -1,12 +1,12 @@
-"""Late reading: what filters and joins at the head of a pipeline look at is decoded first, the rest for the rows that
-they leave.
+"""Late decoding: columns that filters and joins at the head of a pipeline read are decoded first, the others only for
+the rows that pass.
 
-`LateData` takes the place of a scan of files (`SourceData`) whose source has lanes: memory for a batch of each column
-that is used again for the next, so that a batch costs a few calls of kernels. Where the plan says `late=yes`, the
-operators at the head of the pipeline become stages, small kernels that write down which rows pass; a stage begins where
-an operator needs a column that is not decoded yet. The pipeline itself gets batches of the rows that are left, with the
-columns that it still reads. Filters are done with then; a join is only asked, by its directory, whether a row may have
-a partner, and is still to be made."""
+`LateData` replaces a scan of files (`SourceData`) whose source has lanes. A lane is memory for one batch of a column
+that is reused for the next batch, so a batch costs only a few kernel calls. With `late=yes` in the plan, the operators
+at the head of the pipeline become stages: small kernels that write down which rows pass. A new stage starts where an
+operator needs a column that is not decoded yet. The pipeline itself gets batches of the remaining rows, with the
+columns it still reads. Filters are finished by then. A join only checks its directory for a possible match, and still
+runs in the pipeline."""
 
 from __future__ import annotations
 
@@ -35,18 +35,17 @@ if TYPE_CHECKING:
     from tsql.backends.local.run.pipelines import Pipelines
 
 MOST_STAGES = 1
-"""Operators beyond these share the last one. With more, a column is decoded for the rows that the column before it
-leaves, but each stage costs calls for each batch: TPC-H Q6, Q12 and Q18 took 5 to 20 % more CPU with four stages than
-with one."""
+"""Operators beyond this share the last stage. More stages decode fewer values, but each stage costs calls per batch:
+TPC-H Q6, Q12 and Q18 took 5 to 20 % more CPU with four stages than with one."""
 
 
 NOT_READ = (0, 0, 0, 0)
-"""The words of a column that the pipeline does not look at."""
+"""The words of a column that the pipeline does not read."""
 
 
 @dataclass
 class DecodingStage:
-    """Operators that are decided together, and the columns of the scan that they read."""
+    """Operators that are evaluated together, and the columns of the scan that they read."""
 
     columns: tuple[str, ...]
     operators: list[Operator] = field(default_factory=list)
@@ -54,7 +53,7 @@ class DecodingStage:
 
 
 def split_operators(operators: list[Operator], columns: tuple[str, ...]) -> tuple[list[DecodingStage], list[Operator]]:
-    """The stages at the head of a pipeline, and the operators that are left for the pipeline itself."""
+    """The stages at the head of a pipeline, and the operators that remain in the pipeline itself."""
     origin: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in columns}
     head: list[tuple[Operator, frozenset[str]]] = []
     left: list[Operator] = []
@@ -86,7 +85,7 @@ def split_operators(operators: list[Operator], columns: tuple[str, ...]) -> tupl
 
 
 def _needs(reads: frozenset[str], origin: dict[str, frozenset[str]]) -> frozenset[str]:
-    """The columns of the scan behind some columns."""
+    """The scan columns that these columns are computed from."""
     return frozenset().union(*(origin[name] for name in reads))
 
 
@@ -97,7 +96,7 @@ def _stages(head: list[tuple[Operator, frozenset[str]]], columns: tuple[str, ...
     projects: list[Operator] = []
     for (operator, needs), is_choice in zip(head, chooses, strict=True):
         if is_choice and (not stages or (not needs <= known and len(stages) < MOST_STAGES)):
-            # What a projection computes is computed again for the rows that a stage has left.
+            # The results of a projection are computed again for the rows that pass a stage.
             stages.append(DecodingStage((), list(projects)))
         if isinstance(operator, Project):
             projects.append(operator)
@@ -112,7 +111,7 @@ def _stages(head: list[tuple[Operator, frozenset[str]]], columns: tuple[str, ...
 
 
 class Chooser:
-    """A stage of one worker: its kernel, and the memory for the numbers that it writes."""
+    """A stage in one worker: its kernel, and the memory for the row numbers that it writes."""
 
     def __init__(self, late: LateData, number: int, shard: int):
         self.late, self.number, self.shard = late, number, shard
@@ -122,7 +121,7 @@ class Chooser:
         self.rows = np.empty(1, np.int32)
 
     def choose(self, reader: Any, rows: int) -> int:
-        """Decide a batch: how many rows pass. Their numbers are in `rows`."""
+        """Evaluate a batch, and return how many rows pass. Their numbers are in `rows`."""
         stage, pipelines = self.stage, self.late.pipelines
         source = self.late.source_of(stage.columns, reader, stage.columns)
         if source is not self.source:
@@ -146,7 +145,7 @@ class Chooser:
 
 
 class LateData(Dataset):
-    """The rows of a scan that the stages let pass; all of them if there are none."""
+    """The rows of a scan that pass the stages; all rows if there are no stages."""
 
     positioned = True
 
@@ -164,12 +163,12 @@ class LateData(Dataset):
         return self.data._column(name, self.data.source.arrow_type(name))
 
     def _source(self, columns: tuple[SourceColumn, ...]) -> ColumnarScan:
-        """The scan of some columns: the same object for the same ones, by which kernels are found quickly."""
+        """The scan of these columns: the same object for the same columns, so that kernels are found quickly."""
         key = tuple(map(id, columns))
         return self._sources.get(key) or self._sources.setdefault(key, ColumnarScan(columns))
 
     def source_of(self, names: tuple[str, ...], reader: Any, there: tuple[str, ...]) -> ColumnarScan:
-        """The scan of the columns that a reader has; the others are not looked at."""
+        """The scan of the columns that a reader has. The others are not read."""
         return self._source(
             tuple(self.data._column(n, reader.type_of(n)) if n in there else self._likely(n) for n in names)
         )
@@ -179,7 +178,7 @@ class LateData(Dataset):
         return self.pipelines.finder.find(self.step, f"{self.role} stage {number + 1}".strip(), flow, source, Choose)
 
     def prepare(self, left: Flow, make: Callable[[], Sink]) -> None:
-        """Make the kernels as they will most likely be, and learn which columns the pipeline reads."""
+        """Make the most likely kernels, and find out which columns the pipeline reads."""
         for number, stage in enumerate(self.stages):
             self.chooser_kernel(number, self._source(tuple(self._likely(name) for name in stage.columns)))
         pipeline, _ = self.pipelines.finder.find(self.step, self.role, left, self.empty_source(), make)
@@ -212,7 +211,8 @@ class LateData(Dataset):
             chooser.close()
 
     def _batch(self, reader: Any, choosers: list[Chooser], rows: int) -> int:
-        """Have the rows of a batch that pass all stages, in the columns that the pipeline reads: how many there are."""
+        """Decode a batch: the rows that pass all stages, in the columns that the pipeline reads. Returns how many rows
+        there are."""
         there: list[str] = []
         selection: Selection | None = None
         count = rows
@@ -244,7 +244,7 @@ class LateData(Dataset):
 
 
 def _composed(first: Selection, second: Selection) -> Selection:
-    """The rows that a selection of a selection names."""
+    """The rows selected by a selection over a selection."""
     rows = np.empty(second.count + 1, np.int32)
     np.take(first.rows, second.rows[:-1], out=rows[:-1])
     rows[-1] = LAST_ROW
@@ -252,8 +252,8 @@ def _composed(first: Selection, second: Selection) -> Selection:
 
 
 def read_late(pipelines: Pipelines, step: Step, role: str, flow: Flow, make: Callable[[], Sink]) -> Flow:
-    """The flow with its scan read by lanes, and late if its plan says so, if its source can do that; otherwise the flow
-    as it is."""
+    """The flow with its scan read by lanes, and decoded late if the plan says so. If the source has no lanes, the flow
+    itself."""
     data = flow.data
     if not isinstance(data, SourceData) or not hasattr(getattr(data, "source", None), "open_lanes") or data.batch_rows:
         return flow

@@ -1,7 +1,7 @@
 """The scheduler: gives every shard of a pipeline a task, and runs the tasks on the threads of the process.
 
-Memory of a dataset is freed as soon as its consumer has run. Any failure stops all workers and is raised in the caller.
-"""
+The memory of a dataset is freed as soon as its consumer has run. Any failure stops all workers and is raised in the
+caller."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Take = Callable[[Sink, Context, Part, int], None]
 
 @dataclass
 class Task:
-    """A pipeline on one shard; see `Pipelines.run`."""
+    """A pipeline on one shard (see `Pipelines.run`)."""
 
     pipelines: Pipelines
     step: Step
@@ -57,7 +57,7 @@ class Task:
     """The parts that have been run."""
 
     def prepare(self) -> None:
-        """Have the first part ready to run."""
+        """Prepare the first part."""
         self.feed = self.flow.data.feed(self.shard)
         self._next()
 
@@ -86,7 +86,7 @@ class Task:
         return self._result()
 
     def _next(self) -> None:
-        """Have the next part ready to run, if there is one."""
+        """Prepare the next part, if there is one."""
         pipelines = self.pipelines
         self.part = None if pipelines.dry else next(self.feed, None)
         if self.part is None:
@@ -120,7 +120,7 @@ class Task:
             self.context.counter.value = 0
 
     def call(self) -> KernelCall | None:
-        """The one call of a kernel that this was, if it was one."""
+        """The kernel call that this task made, if it was exactly one."""
         return (
             KernelCall(self.code, self.context, self.done[0], self.pipeline.sink)
             if len(self.done) == len(self.opened) == 1
@@ -139,7 +139,7 @@ class Task:
         context = self.context
         for other in self.opened:
             if other is not context:
-                # They share one state, which goes with the context that is returned.
+                # They share one state, which is freed with the returned context.
                 other.owns_state, context.owns_state = False, context.owns_state or other.owns_state
                 context.add_taken(other.taken)
                 self.pipelines.states.close(other)
@@ -149,7 +149,7 @@ class Task:
 
 
 class Pipelines:
-    """Runs pipelines. It knows kernels, states and threads, and nothing of plans but the names of steps."""
+    """Runs pipelines. It knows kernels, states and threads, and nothing of plans except the names of steps."""
 
     def __init__(
         self, run: Run, shared: Shared, spill: Spill, states: States, finder: KernelFinder, threads: int, dry: bool
@@ -175,14 +175,14 @@ class Pipelines:
         bytes ends the run with `Full`."""
         ctypes.c_int64.from_address(self.shared.address + 24).value = 0
         start, before = time.perf_counter(), self.shared.rows_done
-        # Handing a task to another thread costs more than a few thousand rows do.
+        # Handing a task to another thread costs more than processing a few thousand rows.
         few = flow.data.rows is not None and flow.data.rows <= self.current.settings.small_rows
         read = read_late(self, step, role, flow, make)
         tasks = [
             Task(self, step, role, read, make, shard, take, expected, full_at) for shard in range(flow.data.shards)
         ]
         if flow.data.ready and not few:
-            # The interpreter has one lock: workers that only call kernels do not wait for each other.
+            # Because of the GIL, parts are prepared here: workers that only call kernels do not wait for each other.
             for task in tasks:
                 task.prepare()
         results = parallel(lambda shard: tasks[shard].run(), len(tasks), 1 if few else self.threads, self.current)
@@ -193,8 +193,7 @@ class Pipelines:
         return results
 
     def coalesced(self, flow: Flow) -> Flow:
-        """The same rows in as many tasks as is best for all threads, where it does not matter which shard a row is
-        in."""
+        """The same rows in the best number of tasks for all threads, if it does not matter which shard a row is in."""
         if self.dry or any(o.by_shard for o in flow.operators):
             return flow
         few = flow.data.rows is not None and flow.data.rows <= self.current.settings.small_rows
@@ -202,7 +201,7 @@ class Pipelines:
         return flow if data is flow.data else replace(flow, data=data)
 
     def record(self, step: Step, role: str, before: int, start: float) -> None:
-        """What `explain ANALYZE` shows of a pipeline: the rows that went in and the time it took."""
+        """Record what `explain ANALYZE` shows of a pipeline: its input rows and its time."""
         known = self.current.steps.setdefault(f"{step.name} {role}".strip(), {"rows": 0, "ms": 0.0})
         known["rows"] += self.shared.rows_done - before
         known["ms"] += (time.perf_counter() - start) * 1000

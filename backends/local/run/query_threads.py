@@ -1,8 +1,8 @@
-"""Runs a query in a thread of its own, so that its caller can be let go while a library call is still at work.
+"""Runs a query in a separate thread, so that its caller can return while a library call is still running.
 
-Kernels look at the cancel flag every few thousand rows, but a sort, a read of a file or LLVM cannot be interrupted.
-After a cancellation the caller waits for a moment; then the thread is left to itself. It ends at the next check, frees
-what the query holds, and nobody sees its result."""
+Kernels check the cancel flag every few thousand rows, but a sort, a file read or LLVM cannot be interrupted. After a
+cancellation the caller waits briefly and then abandons the thread. The thread ends at its next check and frees what the
+query holds. Its result is dropped."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from tsql.kernels.process import forks, stopping
 from tsql.kernels.process.recursion import deep_recursion
 
 GRACE_SECONDS = 0.03
-"""How long a cancelled run may take to end properly before its caller is let go."""
+"""How long a cancelled run may take to end before its caller is released."""
 
 LOOK_SECONDS = 0.05
-"""Nobody waits longer at once. Python runs a signal's handler between two of its instructions, and does not see one
-that comes when the last of them is done and the thread is about to sleep: Ctrl-C would wait for the end of the
-query."""
+"""The longest single wait. Python runs a signal handler between two bytecode instructions, and misses a signal that
+arrives just before the thread sleeps: without a timeout, Ctrl-C would wait for the end of the query."""
 
 IDLE_THREADS = 8
-"""So many threads are kept for the next queries; further ones end with their query."""
+"""At most this many idle threads are kept for the next queries. Others end with their query."""
 
 Answer = tuple[str, Any]
 
 
 class Answers:
-    """What the thread of a query has to say to its caller. `abandoned`: the caller waits no longer."""
+    """The answers of a query's thread to its caller. `abandoned`: the caller no longer waits."""
 
     def __init__(self, run: Run) -> None:
         self._queue: queue.SimpleQueue[Answer] = queue.SimpleQueue()
@@ -43,7 +42,7 @@ class Answers:
         run.on_cancel(lambda: self.put(("wake", None)))
 
     def forget(self) -> None:
-        """Drop answers that nobody has waited for: an error keeps all that its query held alive, as long as the
+        """Drop answers that nobody waits for. An error would keep everything its query held alive, as long as the
         relation lives."""
         with contextlib.suppress(queue.Empty):
             while True:
@@ -51,8 +50,7 @@ class Answers:
 
 
 class QueryThread:
-    """A thread that computes the items of one query after the other, each item when it is asked for, or all of them at
-    once."""
+    """A thread that computes the items of one query after another: each item on request, or all at once."""
 
     def __init__(self) -> None:
         self.requests: queue.SimpleQueue[tuple[str, Generator[Any, None, None], Answers] | None] = queue.SimpleQueue()
@@ -76,7 +74,7 @@ class QueryThread:
             active.pop(self, None)
             del request, items, answers
             if wanted != "next":
-                # The last request of its query, of which there is one: this thread is nobody's now.
+                # This was the last request of its query: the thread is free now.
                 if len(_idle) >= IDLE_THREADS:
                     return
                 _idle.append(self)
@@ -87,7 +85,7 @@ forks.in_child(_idle.clear)
 
 
 def end_idle_threads() -> None:
-    """Let the threads go that wait for a query."""
+    """End the threads that wait for a query."""
     with contextlib.suppress(IndexError):
         while True:
             _idle.pop().requests.put(None)
@@ -125,7 +123,7 @@ def _thread() -> QueryThread:
 
 
 def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterator[Any]:
-    """The items of `make()`, each computed in another thread when it is asked for."""
+    """The items of `make()`, each computed in another thread on request."""
     thread, answers, items, generation = _thread(), Answers(run), make(), forks.generation()
     ended = abandoned = False
     value = None
@@ -147,25 +145,25 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
                 yield value
             value = None
     finally:
-        # An error knows this frame: a frame that knew the error would keep all that its query held until the next
-        # garbage collection.
+        # An error refers to this frame. If the frame also referred to the error, everything its query held would live
+        # until the next garbage collection.
         value = None
         if forks.generation() == generation:
-            # The thread closes the generator when it is back from what it does, and is free again then.
+            # The thread closes the generator when its current work is done, and is then free again.
             thread.requests.put(("close", items, answers))
             if not ended and not abandoned:
                 _wait_for_end(answers)
 
 
 def released_all(make: Callable[[], Generator[Any, None, None]], run: Run) -> list[Any]:
-    """All items of `make()`, computed in another thread: one way there and back, which counts where a query takes a
+    """All items of `make()`, computed in another thread. One round trip, which matters when a query takes a
     millisecond."""
     answers = Answers(run)
     _thread().requests.put(("all", make(), answers))
     try:
         kind, value = _answer(answers, run)
     except CancelledError:
-        # The thread looks at the flag after it has answered, and one of the two finds the answer.
+        # The thread checks the flag after it has answered, so one of the two finds the answer.
         answers.abandoned = True
         answers.forget()
         raise
@@ -173,13 +171,13 @@ def released_all(make: Callable[[], Generator[Any, None, None]], run: Run) -> li
         try:
             raise value
         finally:
-            # As in `released`: the error knows this frame.
+            # As in `released`: the error refers to this frame.
             value = None
     return value
 
 
 def _answer(answers: Answers, run: Run) -> Answer:
-    """The next answer; once the run is cancelled it must come soon."""
+    """The next answer. Once the run is cancelled, it must come soon."""
     deadline: float | None = None
     while True:
         if run.cancelled and deadline is None:
@@ -195,7 +193,7 @@ def _answer(answers: Answers, run: Run) -> Answer:
 
 
 def _wait_for_end(answers: Answers) -> None:
-    """Most queries that are left early end at once: what they hold is free again when the caller goes on."""
+    """Wait a moment for an abandoned query. Most end at once, so their memory is free when the caller continues."""
     deadline = time.monotonic() + GRACE_SECONDS
     try:
         while answers.get(timeout=max(0.0, deadline - time.monotonic()))[0] == "wake":

@@ -1,8 +1,7 @@
-"""Rows of a sorted table in memory, dealt to shards by ranges of the column that it is sorted by.
+"""Rows of a sorted in-memory table, split into shards by ranges of the sort column.
 
-Rows with one value are in one shard, so that they can be grouped without being moved, and the groups of a shard are few
-enough for a table that stays in a core's cache. Cutting costs a binary search for each shard, once for a table.
-"""
+Rows with equal values are in the same shard, so they can be grouped without being moved, and each shard has few enough
+groups for a table that fits in a core's cache. Splitting costs one binary search per shard, once per table."""
 
 from __future__ import annotations
 

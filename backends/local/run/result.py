@@ -1,7 +1,6 @@
-"""The last pipeline of a run: its rows leave in order, as they are made.
+"""The last pipeline of a run: its rows are returned in order, as they are produced.
 
-A scan is read in waves, all workers on each, so that a result of any size passes through bounded memory.
-"""
+A scan is read in waves, with all workers on each wave, so a result of any size needs bounded memory."""
 
 from __future__ import annotations
 
@@ -23,15 +22,14 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """Hands out the rows of the last flow."""
+    """Returns the rows of the last flow."""
 
     def __init__(self, x: Execution):
         self.x = x
 
     def chunks(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
-        """The rows of the last flow in order. A scan is read in waves, all workers on each, so that a result of any
-        size passes through bounded memory; many shards are written by all workers; the parts of one shard one by
-        one."""
+        """The rows of the last flow in order. A scan is read in waves by all workers, so a result of any size needs
+        bounded memory. Many shards are written by all workers; the parts of a single shard one by one."""
         if isinstance(flow.data, ChunkData) and not flow.operators:
             yield from self._as_they_are(flow.data, columns)
             return
@@ -59,7 +57,7 @@ class Result:
         flow.data.release()
 
     def _part_chunks(self, step: Step, flow: Flow, part: Part, columns: tuple[OutputColumn, ...]) -> list[AnyChunk]:
-        """The rows of one part of the last flow, the last first."""
+        """The chunks of one part of the last flow, last chunk first."""
         most = self.x.spill.chunk_rows(columns)
         pipeline, code = self.x.finder.find(
             step, "output", flow, part.source, lambda: Collect(columns, by_morsel=False, most=most)
@@ -85,7 +83,7 @@ class Result:
         return kept
 
     def _as_they_are(self, data: ChunkData, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
-        """Rows that wait in columns already: a result of them needs no kernel."""
+        """Rows that are already in columns: they become a result without a kernel."""
         names = [c.name for c in data.columns]
         places = [names.index(c.expr.name) for c in columns]
 

@@ -1,4 +1,4 @@
-"""Rows that pipelines leave in columns: collected shard by shard, kept in memory or in files as a store decides."""
+"""Rows that pipelines leave in columns: collected shard by shard, and kept in memory or in files as a store decides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rows:
         writers: int = 1,
         writer_bytes: int = 0,
     ) -> list[list[AnyChunk]]:
-        """The chunks of each of the writers of a state, as they are kept."""
+        """The chunks of each writer of a state, as they are kept."""
         chunks, sizes = [], []
         for writer in range(writers):
             found = take_chunks(
@@ -52,13 +52,13 @@ class Rows:
         store: Store | None = None,
         together: bool = False,
     ) -> list[list[AnyChunk]]:
-        """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their
-        input, or if all rows come `together` anyway: then it does not matter which shard a row was in, and fewer tasks
-        do."""
+        """Collect the flow's rows, as one ordered list of chunks per shard. All rows are in the first list if the
+        shards share their input, or with `together`: then it does not matter which shard a row was in, and fewer tasks
+        are used."""
         if (together and flow.data.shards > self.pipelines.threads) or (
             limit is None and (together or flow.data.shards == 1)
         ):
-            # Rows up to a limit are the first ones, if that costs nothing.
+            # If it costs nothing, the rows up to a limit are the first ones.
             flow = self.pipelines.coalesced(flow)
         lists: list[list[AnyChunk]] = [[] for _ in range(flow.data.shards)]
         store = store or self.spill.store(f"{step.name} {role}".strip())
@@ -76,7 +76,7 @@ class Rows:
         return lists
 
     def collected(self, step: Step, flow: Flow, limit: int | None = None, together: bool = False) -> Flow:
-        """The flow with its operators run; a shared input (a scan) is dealt out to as many shards as it had."""
+        """The flow with its operators run. A shared input (a scan) is split into as many shards as it had."""
         if isinstance(flow.data, ChunkData) and not flow.operators:
             return flow
         columns = columns_of(flow.schema)

@@ -1,12 +1,12 @@
-"""Groups in arrays, cut by key where they lie: a redistribution of them moves nothing.
+"""Groups in arrays, split by key in place: redistributing them moves nothing.
 
-In: the states of a dense aggregation, one array of all possible groups per worker, and a key to redistribute by. Out: a
-dataset whose shard has some slices of the codes of one column of the key, in all of the arrays; equal keys have equal
-codes, so they are in one shard. The arrays belong to the `GroupData`, which is released with this. Cost: nothing but
-the places that no group has taken, which are looked at again.
+In: the states of a dense aggregation (one array of all possible groups per worker), and a key to redistribute by. Out:
+a dataset in which each shard has some slices of the codes of one key column, in all of the arrays. Equal keys have
+equal codes, so they are in one shard. The arrays belong to the `GroupData`, which is released with this. Cost: only the
+empty places, which are scanned again.
 
-The shards are not the ones that hashing gives. So it is done only where nobody else relies on those: no step up to the
-next movement has a second input that was placed by hash (`relies_on_hashes`)."""
+The shards differ from those that hashing gives. So this is only used where no other step relies on hash shards: no step
+up to the next movement has a second input that was placed by hash (`relies_on_hashes`)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from tsql.kernels.emit.batch import Morsels
 from tsql.kernels.operators.aggregate.groups import DenseAggregate, GroupScan, cardinality
 
 SLICES, MOST_RUNS = 8, 4096
-"""A shard has so many slices of the codes, unless there were more runs of groups than so many then."""
+"""Slices of the codes per shard, and the most runs of groups: with more runs, a shard has fewer slices."""
 
 
 class SlicedGroups(Dataset):
-    """The groups of all workers; each shard has those with some of the codes of the key column with index `column`."""
+    """The groups of all workers. Each shard has the groups with some of the codes of the key column at index
+    `column`."""
 
     ready = True
 
@@ -43,18 +44,18 @@ class SlicedGroups(Dataset):
         yield Part(self.empty_source(), morsels, (shard,))
 
     def _runs(self, shard: int) -> Iterator[tuple[int, int]]:
-        """(number of the first group, how many) of the runs of groups that are a shard's."""
+        """(number of the first group, count) of each run of groups in a shard."""
         return self._runs_of(shard, self.data.sink.cards, self.column)
 
     def keys(self, shard: int, other: int) -> Iterator[tuple[int, int]]:
-        """(number of the first, how many) of the runs of keys that are a shard's, where keys are all columns but one
-        other."""
+        """(number of the first key, count) of each run of keys in a shard. A key is made of all columns except
+        `other`."""
         cards = self.data.sink.cards
         return self._runs_of(shard, cards[:other] + cards[other + 1 :], self.column - (self.column > other))
 
     def _runs_of(self, shard: int, cards: list[int], column: int) -> Iterator[tuple[int, int]]:
-        """The runs of combinations of codes in which that of a column is in one of the shard's slices. A shard has
-        several slices: bounds are rounded, so that the codes at one end may all be free."""
+        """The runs of code combinations in which the code of `column` is in one of the shard's slices. A shard has
+        several slices: bounds are rounded, so the codes at one end may all be unused."""
         codes, below, above = cards[column], prod(cards[column + 1 :]), prod(cards[:column])
         slices = self.shards * max(1, min(SLICES, MOST_RUNS // (above * self.shards), codes // self.shards))
         for first in range(above):
@@ -67,7 +68,7 @@ class SlicedGroups(Dataset):
 
 
 def sliced(flow: Flow, key: tuple[str, ...], shards: int) -> SlicedGroups | None:
-    """The groups of a flow cut into so many shards by a key, or None where they do not lie so that they can be."""
+    """The groups of a flow split into `shards` shards by a key, or None if their layout does not allow it."""
     data = flow.data
     if (
         not isinstance(data, GroupData)

@@ -1,28 +1,26 @@
-"""Rows that leave memory: what a query collects beyond its share goes to files without a name, and is read back in
-parts.
+"""Spilling: rows beyond a query's share of memory go to unnamed files, and are read back in parts.
 
-**What spills.** Everything that waits between pipelines is a list of chunks per shard. A `Store` keeps the chunks of
-one step: up to its budget in memory, the rest as `SpilledChunk`s, which look the same (`order`, `rows`, `arrays`) and
-read their columns from the file whenever these are asked for. So movement, unions, limits and shared steps spill
-without knowing of it. Sinks that collect rows call the host in the middle of a pipeline (`make_room`) when they hold
-much, so that it does not matter how many rows one row of the input becomes. Tables cannot be written like that: an
-aggregation or the built side of a join that takes more than its share is given up (`Full`), and its input is read
-again, this time into partitions by the hash of the keys, which are worked off one after the other, and split again
-where one is still too large (`groups.py`, `partition_joins.py`). A sort makes sorted runs and merges them (`sorts.py`).
+**What spills.** Everything between pipelines is a list of chunks per shard. A `Store` keeps the chunks of one step: up
+to its budget in memory, the rest as `SpilledChunk`s. These have the same interface (`order`, `rows`, `arrays`) and read
+their columns from the file on request. So movement, unions, limits and shared steps spill without knowing it. A sink
+that collects rows calls the host in the middle of a pipeline (`make_room`) when it holds much, so it does not matter
+how many rows one input row becomes. Tables cannot be written like this. An aggregation or the build side of a join that
+takes more than its share is abandoned (`Full`). Its input is read again into partitions by the hash of the keys, which
+are processed one after the other. A partition that is still too large is split again (`groups.py`,
+`partition_joins.py`). A sort makes sorted runs and merges them (`sorts.py`).
 
-**Memory.** One word counts the bytes in use (host.py). An operator gets a share of what is free when it starts: a
-quarter for rows that wait, half for a table. Shares of shares leave room for what comes later; a query that needs more
-than `memory_limit` after all is refused. What is read back counts until its last array is gone.
+**Memory.** One word counts the bytes in use (host.py). An operator gets a share of the memory that is free when it
+starts: a quarter for waiting rows, half for a table. Shares of shares leave room for later operators. A query that
+still needs more than `memory_limit` is refused. Data that is read back counts until its last array is gone.
 
-**Files.** One per store, in `temp_directory` (the system's if that is not set), made without a name and with mode 0600:
-nobody else can open it, and the system removes it when its descriptor is closed: at the end of the run, after a
-failure, a cancellation, or when the process dies. A chunk is its buffers, one behind the other; where they are is known
-in memory only.
+**Files.** One per store, in `temp_directory` (default: the system's). Files have no name and mode 0600, so nobody else
+can open them. The system removes them when their descriptor is closed: at the end of the run, after a failure or a
+cancellation, or when the process dies. A chunk is its buffers, one after the other; their offsets are only in memory.
 
-**Errors.** A disk that is full, or a folder that cannot be written to, is one ExecutionError with the folder's name.
+**Errors.** A full disk, or a folder that cannot be written to, is one ExecutionError with the folder's name.
 
-**Cost.** Without a limit nothing here runs but a comparison per chunk of rows. With one, every row that spills is
-written and read once (rows of a partition that is split again: twice)."""
+**Cost.** Without a limit, one comparison per chunk of rows. With a limit, every spilled row is written and read once
+(rows of a partition that is split again: twice)."""
 
 from __future__ import annotations
 
@@ -43,16 +41,16 @@ from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.operators.collect import CHUNK_ROWS, OutputColumn
 
 WAITING, TABLE = 0.25, 0.5
-"""The shares of the free memory that rows between pipelines and a table may take."""
+"""The shares of free memory for rows between pipelines and for a table."""
 
 LEAST = 1 << 16
-"""No share is less than this, whatever is free."""
+"""The smallest share, whatever is free."""
 
 BUFFERS = 1 / 16
 """The part of the limit that open chunks may take together."""
 
 FORCED_ROWS = 32
-"""Rows of a chunk where everything spills, for tests: small tables shall have several."""
+"""Rows per chunk when everything spills, in tests: small tables should have several chunks."""
 
 MOST_ROOM = 8 << 20
 IOV_MAX = 512
@@ -61,14 +59,14 @@ _PADDING = bytes(ALIGNMENT)
 
 
 class SpillFile:
-    """A file without a name, written by many threads."""
+    """An unnamed file, written by many threads."""
 
     def __init__(self, folder: str):
         self.folder, self.end, self.lock = folder, 0, threading.Lock()
         self.descriptor = _nameless(folder)
 
     def write(self, buffers: list[Any]) -> int:
-        """Write the buffers one behind the other; returns where the first begins."""
+        """Write the buffers one after the other. Returns the offset of the first."""
         bytes = sum(len(b) for b in buffers)
         with self.lock:
             start, self.end = self.end, self.end + bytes
@@ -87,7 +85,7 @@ class SpillFile:
         return start
 
     def read(self, start: int, bytes: int, address: int) -> None:
-        """Read into memory."""
+        """Read bytes into memory."""
         target = memoryview((ctypes.c_uint8 * bytes).from_address(address)).cast("B")
         done = 0
         try:
@@ -115,7 +113,7 @@ def _nameless(folder: str) -> int:
         try:
             return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except (OSError, AttributeError):
-            # Not every file system can do that.
+            # Not every file system supports this.
             descriptor, path = tempfile.mkstemp(prefix="tsql-", dir=folder)
             os.unlink(path)
             return descriptor
@@ -135,12 +133,12 @@ def _failure(action: str, folder: str, error: OSError) -> ExecutionError:
 
 
 def can_spill(settings: Settings) -> bool:
-    """Whether rows may have to leave memory under some settings."""
+    """Whether rows may have to leave memory under these settings."""
     return settings.memory_limit is not None or settings.spill_after > 0
 
 
 class SpilledChunk:
-    """A chunk in a file. Its columns are read whenever they are asked for, and belong to whoever asked."""
+    """A chunk in a file. Its columns are read each time they are requested, and belong to the caller."""
 
     __slots__ = ("_places", "_shared", "_start", "_types", "bytes", "file", "order", "rows")
 
@@ -157,7 +155,7 @@ class SpilledChunk:
         self._start, self._places, self._types, self._shared = start, places, [a.type for a in chunk.arrays], shared
 
     def load(self) -> tuple[int, ChunkMemory]:
-        """The chunk in memory: where it is, and what owns it."""
+        """Load the chunk into memory: its address, and its owner."""
         size = self.bytes + 64
         self._shared.reserve(size)
         address = allocate(size)
@@ -166,7 +164,7 @@ class SpilledChunk:
         return address, owner
 
     def add_to(self, morsels: Morsels, position: int) -> None:
-        """Add the rows as one morsel, without a detour over Arrow: most chunks of partitions are small."""
+        """Add the rows as one morsel, without Arrow: most chunks of partitions are small."""
         address, owner = self.load()
         ones = all_ones(self.rows)
         columns = []
@@ -197,13 +195,12 @@ AnyChunk = Chunk | SpilledChunk
 
 
 class Spill:
-    """What a run knows of spilling: how much may stay in memory, and the files."""
+    """The spilling of a run: how much may stay in memory, and the files."""
 
     def __init__(self, run: Run, shared: Shared, threads: int):
         self.run, self.shared, self.threads = run, shared, threads
         self.files: weakref.WeakSet[SpillFile] = weakref.WeakSet()
-        """Those that are still read or written: what nobody can read any more is closed, and its room on disk is free
-        again."""
+        """The files in use. A file that nobody can read any more is closed, which frees its disk space."""
         self.written: dict[str, int] = {}
         self.lock = threading.Lock()
 
@@ -213,16 +210,16 @@ class Spill:
 
     @property
     def active(self) -> bool:
-        """Whether anything may have to spill at all."""
+        """Whether anything may have to spill."""
         return can_spill(self.run.settings)
 
     @property
     def forced(self) -> bool:
-        """For tests: everything spills that holds a few bytes."""
+        """For tests: everything that holds a few bytes spills."""
         return self.run.settings.spill_after > 0
 
     def share(self, part: float, tasks: int = 1) -> int | None:
-        """How many bytes each of so many tasks may take of what is free; None: as many as it likes."""
+        """How many bytes of the free memory each of `tasks` tasks may take; None: no limit."""
         if self.forced:
             return self.run.settings.spill_after
         if self.limit is None:
@@ -230,14 +227,14 @@ class Spill:
         return max(LEAST, int((self.limit - self.shared.memory) * part) // tasks)
 
     def room(self) -> int | None:
-        """With how many bytes a worker that collects rows hands them over."""
+        """A worker that collects rows hands them over when they take this many bytes."""
         if self.forced:
             return self.run.settings.spill_after
         return None if self.limit is None else max(LEAST, min(MOST_ROOM, self.limit // 32 // self.threads))
 
     def chunk_rows(self, columns: tuple[OutputColumn, ...], writers: int = 1) -> int:
-        """Rows of a chunk, if each worker has so many of them open. A power of two that depends on the settings alone,
-        as it is part of the kernel."""
+        """Rows per chunk if each worker has `writers` chunks open. A power of two that depends only on the settings, as
+        it is part of the kernel."""
         if self.forced:
             return FORCED_ROWS
         if self.limit is None:
@@ -247,12 +244,12 @@ class Spill:
         return max(32, min(CHUNK_ROWS, 1 << max(0, rows.bit_length() - 1)))
 
     def morsel_rows(self) -> int:
-        """The most rows of a morsel: what workers do between two looks at their memory."""
+        """The most rows per morsel: workers check their memory between morsels."""
         given = self.run.settings.batch_rows
         return given if given or self.limit is None or self.limit >= 1 << 30 else 8192
 
     def store(self, name: str, part: float = WAITING) -> Store:
-        """A place for rows, of which so large a part of the free memory may stay there."""
+        """A store that may keep this share of the free memory."""
         return Store(self, name, self.share(part) if part or not self.active else 0)
 
     def file(self) -> SpillFile:
@@ -266,13 +263,13 @@ class Spill:
             self.written[name] = self.written.get(name, 0) + bytes
 
     def close(self) -> None:
-        """Close the files; nothing is left of them."""
+        """Close the files, which removes them."""
         for file in list(self.files):
             file.close()
 
 
 class Store:
-    """The rows that one step has collected: up to `budget` bytes stay in memory (None: all)."""
+    """The rows that one step has collected. Up to `budget` bytes stay in memory (None: all)."""
 
     def __init__(self, spill: Spill, name: str, budget: int | None):
         self.spill, self.name, self.budget = spill, name, budget
@@ -281,7 +278,7 @@ class Store:
         self._lock = threading.Lock()
 
     def keep(self, chunks: list[Chunk]) -> list[AnyChunk]:
-        """The chunks as they are kept. Those that are written leave memory when the caller lets them go."""
+        """The chunks as they are kept. Written chunks leave memory when the caller drops them."""
         if self.budget is None:
             return list(chunks)
         stay: list[bool] = []
@@ -293,7 +290,7 @@ class Store:
         return [chunk if stays else next(written) for chunk, stays in zip(chunks, stay, strict=True)]
 
     def write(self, chunks: list[Chunk]) -> list[SpilledChunk]:
-        """Write chunks, whatever the budget, with as few calls of the system as possible."""
+        """Write chunks regardless of the budget, with as few system calls as possible."""
         if not chunks:
             return []
         self.spill.run.check()
@@ -330,7 +327,7 @@ class Store:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The array with buffers of its own rows only."""
+    """The array with buffers that hold only its own rows."""
     return array if array.offset == 0 else pa.concat_arrays([array, array.slice(0, 0)])
 
 

@@ -1,7 +1,7 @@
-"""The states of a run: contexts of kernels with what their sinks have gathered, tables of joins, and counters.
+"""The states of a run: kernel contexts with their sinks' states, join tables, and counters.
 
-Everything that kernels of a run have taken is here until it is freed, so that a run that fails leaves nothing behind.
-"""
+Everything that the kernels of a run allocate is registered here until it is freed, so a failed run leaves nothing
+behind."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 @dataclass
 class Attempt:
-    """Whether work had to be given up."""
+    """Whether an attempt failed."""
 
     failed: bool = False
 
 
 class States:
-    """Opens contexts and frees them; knows the tables that kernels look into, and what kernels count."""
+    """Opens and frees contexts. Has the tables that kernels read, and the kernels' counters."""
 
     def __init__(self, run: Run, shared: Shared):
         self.run, self.shared = run, shared
         self.open: dict[int, tuple[Sink, Context]] = {}
         self.kept: set[int] = set()
-        """Contexts of tables that serve all rounds of a recursion."""
+        """Contexts of tables that are used in all rounds of a recursion."""
         self.tables: dict[str, Any] = {}
-        """The tables of joins, by the name of their step."""
+        """Join tables, by the name of their step."""
         self.counters: dict[str | tuple[str], list[ctypes.c_int64]] = {}
-        """What kernels count: rows by the name of their step (for `explain ANALYZE`), and under (text,) rows that the
-        user should hear of."""
+        """Counts of kernels: rows by step name (for `explain ANALYZE`), and under (text,) rows that the user should be
+        told about."""
 
     def context(self, pipeline: Pipeline, code: Code, state: Any = None, shard: int = 0) -> Context:
-        """A context whose state (a new one, unless given) is freed by the time the run ends."""
+        """A context whose state (a new one, unless given) is freed at the latest when the run ends."""
 
         def fill(slot: Slot, keep: list[Any]) -> bytes:
             if slot.kind == "count":
@@ -56,15 +56,15 @@ class States:
         return context
 
     def close(self, context: Context) -> None:
-        """Free a context whose state holds nothing any more."""
+        """Free a context whose state is empty."""
         self.open.pop(id(context), None)
         context.close()
 
     @contextmanager
     def attempt(self, last: bool = False) -> Iterator[Attempt]:
-        """Work that may be given up for lack of memory: what it has left is freed, and the workers may go on. The
-        caller asks whether it `failed` behind the block, where the failure holds on to nothing any more. `last`:
-        nothing else can be tried."""
+        """Run work that may run out of memory. On failure its memory is freed and the workers may continue. Callers
+        check `failed` after the block, when the error no longer keeps anything alive. `last`: there is no alternative,
+        so the error is raised."""
         attempt, before = Attempt(), set(self.open)
         counted = {name: len(words) for name, words in self.counters.items()}
         try:
@@ -74,14 +74,14 @@ class States:
             for name, words in self.counters.items():
                 for word in words[counted.get(name, 0) :]:
                     word.value = 0  # the rows are read again
-            # Tables that serve all rounds of a recursion are looked into by what is tried next, too.
+            # Tables for all rounds of a recursion are kept: the next attempt reads them too.
             self.free_since(before)
             self.shared.go_on()
             if last:
                 raise
 
     def tell(self) -> None:
-        """Hand what the kernels have counted to the run, once they are done."""
+        """Pass the kernels' counts to the run, once they are done."""
         for name, words in self.counters.items():
             rows = sum(word.value for word in words)
             if isinstance(name, tuple):
@@ -95,7 +95,7 @@ class States:
         free_state(sink, context, self.shared)
 
     def free_since(self, before: set[int]) -> None:
-        """Free what was opened since there were `before`, but for what is kept."""
+        """Free what was opened since `before`, except for what is kept."""
         for key in [key for key in self.open if key not in before and key not in self.kept]:
             free_state(*self.open.pop(key), self.shared)
 
@@ -106,7 +106,7 @@ class States:
             table.release()
 
     def free_all(self) -> None:
-        """Free what a run that has failed, or was left early, still holds. No worker runs any more."""
+        """Free what a run that failed, or was abandoned, still holds. No worker runs any more."""
         while self.open:
             free_state(*self.open.popitem()[1], self.shared)
         while self.tables:

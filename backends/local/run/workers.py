@@ -1,11 +1,11 @@
-"""The worker threads of the process: compiled code runs in them with the GIL released.
+"""The worker threads of the process. They run compiled code with the GIL released.
 
-They are daemons, so that a program can end while a cancelled query is still inside a library call. At the end of the
-program runs that are still active are cancelled, and get a moment to let go.
+They are daemon threads, so a program can exit while a cancelled query is still inside a library call. At exit, active
+runs are cancelled and get a moment to stop.
 
 Pools are shared by all sessions. A thread starts when a query first has work for it, and ends with the last open
-session that may use its pool (`Users`). The child of a fork begins with no pools: its parent's threads are not there.
-"""
+session that may use its pool (`Users`). The child of a fork starts without pools, since its parent's threads do not
+exist there."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from tsql.kernels.expr.errors import CancelledError, ExecutionError
 from tsql.kernels.process import forks, stopping
 
 EXIT_SECONDS = 2.0
-"""How long the end of the program waits at most for queries that still run."""
+"""The longest time that the program waits at exit for active queries."""
 
 Task = Callable[[], None]
 
 
 class Pool:
-    """Up to so many threads that take tasks in turn; a task raises nothing."""
+    """Up to `threads` threads that take tasks from a queue. A task raises nothing."""
 
     def __init__(self, threads: int) -> None:
         self.most, self.threads, self.users, self.retired = threads, 0, 0, False
         self.tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
 
     def grow(self, threads: int) -> None:
-        """Have at least so many threads. Those that could be started stay where one could not."""
+        """Have at least this many threads. If one cannot be started, those that were started stay."""
         while self.threads < min(threads, self.most):
             start_thread(self._serve, f"tsql-{self.most}-{self.threads}")
             self.threads += 1
 
     def end(self) -> None:
-        """Let the threads go, behind the tasks that are there."""
+        """End the threads after the queued tasks."""
         for _ in range(self.threads):
             self.tasks.put(None)
         self.threads = 0
@@ -49,13 +49,13 @@ class Pool:
     def _serve(self) -> None:
         while (task := self.tasks.get()) is not None:
             task()
-            # What a thread waits with would keep the data of the last query alive.
+            # A waiting thread must not keep the data of the last query alive.
             del task
 
 
 class Team:
-    """The threads that help with one piece of work. Who has not begun when it is done need not begin, and is not waited
-    for. So work that is part of other work never waits for a thread that is busy with the whole, however few threads
+    """The threads that help with one piece of work. A thread that has not started when the work is done never starts,
+    and is not waited for. So nested work never waits for a thread that is busy with the outer work, however few threads
     there are."""
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class Team:
         self._last: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def help(self) -> None:
-        """What a thread of a pool does."""
+        """Run by a thread of a pool."""
         with self._lock:
             if self._is_over:
                 return
@@ -79,7 +79,7 @@ class Team:
                     self._last.put(None)
 
     def finish(self) -> None:
-        """Wait for those who still help; nobody begins from now on."""
+        """Wait for the threads that still help. No others start from now on."""
         with self._lock:
             self._is_over, is_helped = True, self._helping > 0
         if is_helped:
@@ -88,7 +88,7 @@ class Team:
 
 
 def start_thread(serve: Callable[[], None], name: str) -> None:
-    """Start a daemon; that the system has no thread left is an error of the query."""
+    """Start a daemon thread. If the system has no thread left, the query fails."""
     try:
         threading.Thread(target=serve, name=name, daemon=True).start()
     except RuntimeError as error:
@@ -100,19 +100,19 @@ def start_thread(serve: Callable[[], None], name: str) -> None:
 
 _pools: dict[int, Pool] = {}
 _lock = forks.rlock()
-"""A session that is found to be garbage closes in whatever thread that happens, perhaps one that has the lock."""
+"""Reentrant: a session that is garbage collected closes in any thread, perhaps one that holds the lock."""
 active: dict[object, Run] = {}
-"""What the threads of queries (`released`) compute at this moment."""
+"""The runs that query threads (`released`) are computing now."""
 
 
 def pool(threads: int) -> Pool:
-    """The pool of so many threads."""
+    """The pool of `threads` threads."""
     with _lock:
         return _pools.setdefault(threads, Pool(threads))
 
 
 def _enter(threads: int, wanted: int) -> Pool:
-    """A pool with at least so many threads, which stay until `_leave`."""
+    """A pool with at least `wanted` threads, which stay until `_leave`."""
     found = pool(threads)
     with _lock:
         if found.retired:
@@ -134,8 +134,8 @@ def _leave(used: Pool) -> None:
 
 
 class Users:
-    """The open sessions and the most threads that each has used: pools that are larger than all of them need go when
-    one closes."""
+    """The open sessions and the most threads that each has used. When one closes, pools larger than the others need are
+    ended."""
 
     def __init__(self) -> None:
         self._most: dict[int, int] = {}
@@ -149,14 +149,14 @@ class Users:
         return number
 
     def uses(self, number: int, threads: int) -> None:
-        """A user runs something with so many threads."""
+        """Note that a user runs something with this many threads."""
         if self._most.get(number, threads) < threads:
             with _lock:
                 if number in self._most:
                     self._most[number] = threads
 
     def remove(self, number: int) -> bool:
-        """A user has closed; whether it was the last one."""
+        """Remove a user, and return whether it was the last."""
         with _lock:
             self._most.pop(number, None)
             needed = max(self._most.values(), default=0)
@@ -180,10 +180,9 @@ forks.in_child(_in_child)
 
 
 def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> list[Any]:
-    """The results of `work(0) .. work(tasks - 1)`; the first failure ends the others and is raised.
+    """The results of `work(0) .. work(tasks - 1)`. The first failure stops the others and is raised.
 
-    The caller's thread is one of the workers: waking a thread costs as much as some ten thousand rows do.
-    """
+    The calling thread is one of the workers: waking a thread costs as much as processing some ten thousand rows."""
     if threads <= 1 or tasks <= 1:
         return [work(i) for i in range(tasks)]
     results: list[Any] = [None] * tasks
@@ -196,7 +195,7 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
                 try:
                     results[number] = work(number)
                 except BaseException as error:
-                    # What fails first is what the user hears of; the others are stopped, and end with it.
+                    # The user sees the first failure. It stops the other workers.
                     failures.append(error)
                     run.stop_workers()
 
@@ -211,18 +210,19 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
         _leave(pool)
     if failures:
         try:
-            # A worker that fails inside of a kernel stops the others before its error gets here: theirs may be the
+            # A worker that fails inside a kernel stops the others before its error gets here, so theirs may come
             # first.
             raise next((f for f in failures if not isinstance(f, CancelledError)), failures[0])
         finally:
-            # An error knows the frames that know this list: together they would stay until the next garbage collection.
+            # An error refers to the frames that refer to this list: together they would live until the next garbage
+            # collection.
             failures.clear()
     return results
 
 
 @atexit.register
 def _let_go() -> None:
-    """End what still runs; a worker inside a library call is not waited for longer than a moment."""
+    """Stop active runs. A worker inside a library call is only waited for briefly."""
     for run in list(active.values()):
         run.cancel()
     deadline = time.monotonic() + EXIT_SECONDS

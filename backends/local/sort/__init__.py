@@ -1,1 +1,1 @@
-"""Sorting of collected rows, and rows in the order that windows need."""
+"""Sorts collected rows, and puts rows into the order that windows need."""

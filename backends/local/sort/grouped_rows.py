@@ -1,8 +1,8 @@
-"""Rows of a shard in the order of one integer key and then of time, straight from their chunks
+"""Sorts the rows of a shard by one integer key and then by time, directly from their chunks
 (kernels/runtime/group_rows.py).
 
-`sorted_columns` does the same for any keys, over columns that were put together first. This is for what most rows of
-windows are: many keys, a time, and columns of fixed width without NULLs."""
+`sorted_columns` does the same for any keys, over columns that were concatenated first. This is for the most common
+window input: many keys, a time, and fixed-width columns without NULLs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tsql.kernels.expr.nodes import SortKey
 from tsql.kernels.runtime.group_rows import CHUNK_BITS, bounds_module, group_rows_module
 
 MOST_CODES_PER_ROW = 2
-"""With more possible keys most counts would be empty."""
+"""With more possible keys per row, most counts would be empty."""
 
 MOST_CHUNKS = 1 << (31 - CHUNK_BITS)
 
 
 def grouped_rows(chunks: list[list[pa.Array]], keys: list[tuple[int, SortKey]], shift: int) -> list[pa.Array] | None:
-    """The columns of chunks in the order of two of them, a key and a time; None where they are not of the kind that
-    this is for. Keys of these rows differ in the bits above `shift`."""
+    """The columns of chunks, sorted by two of them: a key and a time. None if the columns do not qualify. Keys of these
+    rows differ only in the bits above `shift`."""
     if len(keys) != 2 or any(key.descending for _, key in keys):
         return None
     rows = sum(len(arrays[0]) for arrays in chunks)

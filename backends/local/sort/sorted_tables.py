@@ -1,9 +1,9 @@
-"""Sorts the entries of a join's table within groups of equal keys: see kernels/runtime/sorted_table.py for what comes
-out.
+"""Sorts the entries of a join table within groups of equal keys. The result is described in
+kernels/runtime/sorted_table.py.
 
-In: entries as a `SortedBuild` has collected them. Threads find the groups and put the entries of each together, in the
-order of the input. Rows that come in the order of their numbers, as those of a log do, are sorted by that; others are
-sorted by numpy."""
+In: entries as collected by a `SortedBuild`. Threads find the groups and place the entries of each group together, in
+input order. Rows that arrive ordered by their numbers, such as those of a log, need no further sort; others are sorted
+by numpy."""
 
 from __future__ import annotations
 
@@ -38,39 +38,39 @@ from tsql.kernels.runtime.sorted_table import (
 
 FIRST_SLOTS = 1 << 12
 GROWTH = 8
-"""Slots for groups at first, and how many times more if they do not do: a table that stays in a core's cache is filled
-much faster."""
+"""The first number of slots for groups, and the growth factor if they are too few. A table that fits in a core's cache
+is filled much faster."""
 
 MOST_SEGMENTS = 4096
-"""Entries in more runs than this are sorted by their places."""
+"""Entries in more runs than this are sorted by position."""
 
 WORKING_BYTES = 28
-"""What sorting takes for each entry besides what comes out: its number, slot, address and place."""
+"""Working memory per entry, besides the result: its number, slot, address and position."""
 
 Bounds = tuple[int, int]
-"""The least and the greatest key."""
+"""The minimum and maximum key."""
 
 Segment = tuple[int, int]
-"""Entries from one number up to another."""
+"""A range of entry numbers: (start, end)."""
 
 
 @dataclass
 class SortedEntries:
-    """Sorted entries: their numbers and their rows (with one more each, which may be read), and the directory of
-    groups."""
+    """Sorted entries: their numbers and their rows (each with one more element, which may be read), and the directory
+    of groups."""
 
     orders: np.ndarray
     rows: np.ndarray
     directory: np.ndarray
     least: int | None = None
-    """Of a dense directory: the key of its first place."""
+    """For a dense directory: the key of its first place."""
 
     @property
     def bytes(self) -> int:
         return self.orders.nbytes + self.rows.nbytes + self.directory.nbytes
 
     def record(self, nulls: int) -> Any:
-        """The words by which kernels find it."""
+        """The record through which kernels find the table."""
         count = len(self.orders) - 1
         size = len(self.directory) - (2 if self.least is None else 1)
         words = (
@@ -87,7 +87,7 @@ class SortedEntries:
 
 
 class EntrySorter:
-    """Sorts entries, on the threads of `workers`; with `interpret` the kernels are interpreted."""
+    """Sorts entries on the threads of `workers`. With `interpret`, the kernels are interpreted."""
 
     def __init__(self, workers: Workers, interpret: bool):
         self.workers, self.interpret = workers, interpret
@@ -95,9 +95,9 @@ class EntrySorter:
     def sort(
         self, sink: SortedBuild, contexts: list[list[tuple[int, int]]], last_first: bool, dense: Bounds | None = None
     ) -> SortedEntries:
-        """The entries of some contexts, each a list of chunks, (address, rows) pairs. Entries of equal numbers are in
-        the order of the input, or, with `last_first`, in its reverse. `dense`: the least and the greatest key, if each
-        possible key is a group."""
+        """Sort the entries of some contexts, each a list of chunks as (address, rows) pairs. Entries with equal numbers
+        stay in input order, or are reversed with `last_first`. `dense`: the minimum and maximum key, if each possible
+        key is a group."""
         chunks = [chunk for context in contexts for chunk in context]
         ends = np.cumsum([sum(rows for _, rows in context) for context in contexts], dtype=np.int64).tolist()
         rows = ends[-1] if ends else 0
@@ -115,10 +115,11 @@ class EntrySorter:
                 merged = [(0, rows)]
             segments = merged
         elif len(segments) > 1:
-            # Rows that come in the order of their numbers are in that order in each group too, if they are taken in it.
+            # Rows that arrive ordered by their numbers stay ordered in each group, if the segments are taken in that
+            # order.
             segments = in_input_order(orders, segments) or segments
         if sink.marks:
-            # Those that never find a partner are put behind all groups.
+            # Entries that never find a match are placed after all groups.
             slots[:rows][slots[:rows] < 0] = size
         counts, placed = self._placed(sink, (orders, addresses, slots), segments, size + 1)
         kept, counts = rows - int(counts[size]), counts[:size]
@@ -132,7 +133,7 @@ class EntrySorter:
     def _number(
         self, sink: SortedBuild, chunks: list[tuple[int, int]], arrays: tuple[np.ndarray, ...], dense: Bounds | None
     ) -> np.ndarray:
-        """Fill the arrays; the hash of each slot comes back."""
+        """Fill the arrays. Returns the hash of each slot."""
         mode = DENSE if dense is not None else BY_NUMBER if sink.is_by_number else BY_HASH
         starts = np.cumsum([0, *(rows for _, rows in chunks)]).tolist()
         number, size = self._routine(number_module, starts[-1]), FIRST_SLOTS if sink.keys else 1
@@ -164,8 +165,8 @@ class EntrySorter:
     def _placed(
         self, sink: SortedBuild, arrays: tuple[np.ndarray, ...], segments: list[Segment], size: int
     ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """How many entries each slot has, and numbers and rows with those of a slot together, in the order of the
-        segments. Each worker takes a part of the segments and fills its own places of each slot."""
+        """How many entries each slot has; and the numbers and rows, grouped by slot, in the order of the segments. Each
+        worker takes some of the segments and fills its own places in each slot."""
         orders, _, slots = arrays
         parts = _parts(segments, self.workers.number if len(orders) > size else 1)
         counts, firsts = (_words(len(parts) * size).reshape(len(parts), size) for _ in range(2))
@@ -196,7 +197,7 @@ class EntrySorter:
         return total, made
 
     def _sort_groups(self, found: SortedEntries, counts: np.ndarray, last_first: bool) -> None:
-        """Sort groups that are not in order, and turn entries of equal numbers around if the last is to come first."""
+        """Sort the groups that are not in order, and reverse entries of equal numbers if the last is to come first."""
         orders, rows = found.orders[:-1], found.rows[:-1]
         is_first = np.zeros(len(orders) + 1, bool)
         is_first[_starts(counts)] = True
@@ -222,9 +223,8 @@ class EntrySorter:
 
 
 def in_input_order(places: np.ndarray, lists: list[Segment]) -> list[Segment] | None:
-    """Segments of all lists of entries, in the order of their places in the input. Each list is mostly in order by
-    itself, since a worker takes morsels from the first on, and made of few long runs: one search finds the end of each.
-    None where it is not so."""
+    """The segments of all lists of entries, in input order. Each list is mostly ordered, since a worker takes morsels
+    from the front, and consists of few long runs whose ends are found by binary search. None if that is not so."""
     if not all(_ascends(places[start:end]) for start, end in lists):
         return None
     if len(lists) < 2:
@@ -246,7 +246,7 @@ def in_input_order(places: np.ndarray, lists: list[Segment]) -> list[Segment] | 
 
 
 def _parts(segments: list[Segment], number: int) -> list[list[Segment]]:
-    """The segments, in order, in so many parts of about as many entries; a segment may be cut."""
+    """The segments, in order, in `number` parts of about equal size. A segment may be split."""
     rows = sum(end - start for start, end in segments)
     parts: list[list[Segment]] = [[] for _ in range(max(1, number))]
     done = 0
@@ -261,12 +261,12 @@ def _parts(segments: list[Segment], number: int) -> list[list[Segment]]:
 
 
 def _words(count: int) -> np.ndarray:
-    """Memory for so many words, of the pool: fresh pages would cost more than what is done with them."""
+    """Memory for `count` words, from the pool: touching fresh pages would cost more than the work itself."""
     return memory.empty(count, np.int64) if count else np.empty(0, np.int64)
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:
-    """Where each of some runs begins that lie side by side, and where the last one ends."""
+    """The start of each run, if the runs are adjacent, and the end of the last."""
     starts = _words(len(counts) + 1)
     starts[0] = 0
     np.cumsum(counts, out=starts[1:])
@@ -286,7 +286,7 @@ def _ascends(words: np.ndarray) -> bool:
 
 
 def _taken(arrays: tuple[np.ndarray, ...], order: np.ndarray | None, workers: Workers) -> list[np.ndarray]:
-    """Arrays in another order, by all workers."""
+    """The arrays in another order, permuted by all workers."""
     if order is None:
         return list(arrays)
     made = [np.empty((len(order), *a.shape[1:]), a.dtype) for a in arrays]

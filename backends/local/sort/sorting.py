@@ -1,9 +1,9 @@
-"""Sorting of collected rows, by the best library routine for the shape of the keys.
+"""Sorts collected rows, with the best library routine for the shape of the keys.
 
-Every key becomes one or two integer arrays whose order is the wanted order (NULLs, NaN, descending and 128-bit values
-included). Their bits are packed into words, which numpy or a radix sort of our own sorts. Short strings are numbers of
-their own (`string_words.py`), others are replaced by their rank. `Workers` share the work on many rows; the order is
-the same for any number of them."""
+Every key becomes one or two integer arrays that sort the same way (including NULLs, NaN, descending order and 128-bit
+values). Their bits are packed into words, which are sorted by numpy or by a radix sort of our own. Short strings become
+numbers directly (`string_words.py`); others are replaced by their rank. `Workers` share the work on many rows; the
+order is the same for any number of them."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, places_module, radix
 from tsql.kernels.runtime.sort_groups import sort_groups_module
 
 POOL = pa.system_memory_pool()
-"""Where Arrow takes the memory for strings and NULLs from; all else is the pool's (kernels/codegen/memory.py)."""
+"""Where Arrow allocates memory for strings and NULLs. Everything else comes from the pool
+(kernels/codegen/memory.py)."""
 
 PARALLEL_ROWS = 100_000
-"""Fewer rows are sorted by one thread."""
+"""Fewer rows than this are sorted by one thread."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """How many threads may work on rows, and what runs `work(0) .. work(tasks - 1)` on them."""
+    """The number of threads that may work on rows, and the function that runs `work(0) .. work(tasks - 1)` on them."""
 
     number: int
     run: Callable[[Callable[[int], Any], int], list[Any]]
 
     def pieces(self, rows: int) -> list[tuple[int, int]]:
-        """(start, end) of the rows that each worker should have."""
+        """(start, end) of the rows for each worker."""
         number = self.number if rows >= PARALLEL_ROWS else 1
         return [(rows * i // number, rows * (i + 1) // number) for i in range(number)]
 
@@ -49,20 +50,20 @@ SERIAL = Workers(1, lambda work, tasks: [work(task) for task in range(tasks)])
 
 
 def sort_indices(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray:
-    """The permutation that sorts rows by the key arrays; ties keep their order."""
+    """The permutation that sorts rows by the key arrays. The sort is stable."""
     order = sorted_order(keys)
     return np.arange(len(keys[0][0])) if order is None else order
 
 
 def sorted_order(keys: list[tuple[pa.Array, SortKey]], workers: Workers = SERIAL) -> np.ndarray | None:
-    """As `sort_indices`; None where the rows are in order already."""
+    """As `sort_indices`; None if the rows are already in order."""
     return _order([rank for array, key in keys for rank in _ranks(array, key, workers)], workers)
 
 
 def sorted_columns(
     arrays: list[pa.Array], keys: list[tuple[pa.Array, SortKey]], workers: Workers = SERIAL
 ) -> list[pa.Array]:
-    """The rows of arrays in the stable order of the keys."""
+    """The rows of arrays, stably sorted by the keys."""
     ranks = [rank for array, key in keys for rank in _ranks(array, key, workers)]
     if not ranks or len(ranks[0]) < 2:
         return arrays
@@ -84,7 +85,7 @@ def sorted_columns(
 
 
 def changes(arrays: list[pa.Array]) -> np.ndarray:
-    """Per row whether its values differ from those of the row before; true for the first."""
+    """For each row, whether its values differ from those of the previous row; true for the first."""
     changed = np.zeros(len(arrays[0]), bool)
     changed[:1] = True
     for rank in (rank for array in arrays for rank in _ranks(array, SortKey(None))):
@@ -93,8 +94,8 @@ def changes(arrays: list[pa.Array]) -> np.ndarray:
 
 
 def value_codes(arrays: list[pa.Array], workers: Workers = SERIAL) -> tuple[np.ndarray, np.ndarray]:
-    """Per row the code of its values: equal values have equal codes, from 0 up in the order of the values (NULLs last).
-    And, as many again, for each code the number of a row that has it."""
+    """For each row, the code of its values: equal values have equal codes, counted from 0 in the order of the values
+    (NULLs last). Also, for each code, the number of a row that has it."""
     ranks = [rank for array in arrays for rank in _ranks(array, SortKey(None), workers)]
     rows = len(arrays[0])
     order = _order(ranks, workers)
@@ -113,34 +114,34 @@ def value_codes(arrays: list[pa.Array], workers: Workers = SERIAL) -> tuple[np.n
 
 
 def integer_order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | None:
-    """The stable order of rows by integer arrays, most significant first; None where the rows are in order already."""
+    """The stable order of rows by integer arrays, most significant first; None if the rows are already in order."""
     return _order(ranks, workers)
 
 
 FEW_ROWS = 64
-"""Up to so many rows each call into a library costs more than what it does."""
+"""Up to this many rows, the overhead of a library call exceeds its work."""
 
 MANY_ROWS = 20_000
 FEW_BITS = 2 * DIGIT_BITS
-"""From so many rows on, and up to so many bits, a radix sort of our own beats numpy's."""
+"""From this many rows on, and up to this many key bits, our radix sort is faster than numpy's sort."""
 
 PLACED_BITS = 16
-"""With so few bits rows are counted, and written to where they belong: there are as many streams of writes as keys,
-whose lines stay in the cache."""
+"""Up to this many key bits, rows are counted and written straight to their places: one write stream per key, whose
+lines stay in the cache."""
 
 GROUPED_BITS = 10
 MOST_PER_GROUP = 64
-"""Keys of so many bits at least, with so few rows each on average, are sorted apart: the rows of each are in a core's
-cache then."""
+"""Keys of at least this many bits, with at most this many rows each on average, are sorted key by key: the rows of each
+fit in a core's cache."""
 
 SAMPLE = 1024
 
 
 def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | None:
-    """The stable order of rows by integer arrays, most significant first; None if it is the order that they have.
+    """The stable order of rows by integer arrays, most significant first; None if they are already in order.
 
-    The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on.
-    Last keys that the rows are in the order of already need none: the others keep that order."""
+    The bits of all keys are packed into 64-bit words. Several words take one pass each, from the least significant.
+    Trailing keys that the rows are already ordered by are skipped: a stable sort by the others keeps that order."""
     if not ranks or len(ranks[0]) < 2:
         return None
     if len(ranks[0]) <= FEW_ROWS:
@@ -152,9 +153,8 @@ def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | N
 
 
 def _grouped_order(ranks: list[np.ndarray], workers: Workers) -> np.ndarray | None:
-    """The order of rows by a key of few bits and then by a number, as rows of many keys over time have it: by the key
-    first, and then within each key (kernels/runtime/sort_groups.py). None where the keys are others, or several workers
-    share the rows."""
+    """The order of rows by a key of few bits and then by a number, as for rows of many keys over time: by key first,
+    then within each key (kernels/runtime/sort_groups.py). None for other keys, or if several workers share the rows."""
     last, rows = ranks[-1], len(ranks[0])
     if len(ranks) < 2 or not MANY_ROWS <= rows < 2**31 or last.dtype != np.int64 or len(workers.pieces(rows)) > 1:
         return None
@@ -176,7 +176,7 @@ def _grouped_order(ranks: list[np.ndarray], workers: Workers) -> np.ndarray | No
 
 
 def _leading(ranks: list[np.ndarray]) -> list[np.ndarray]:
-    """The arrays without the last ones that the rows are in the order of."""
+    """The arrays without the trailing ones that the rows are already ordered by."""
     while len(ranks) > 1 and _is_sorted(ranks[-1]):
         ranks = ranks[:-1]
     return ranks
@@ -195,18 +195,18 @@ def _words_order(words: Iterable[tuple[np.ndarray, int]], workers: Workers) -> n
 
 
 def _is_sorted(word: np.ndarray) -> bool:
-    """Whether words are in order; where they are not, the first of them mostly tell."""
+    """Whether words are in order. If not, the first few usually show it."""
     return bool((word[1:SAMPLE] >= word[: SAMPLE - 1][: len(word) - 1]).all() and (word[1:] >= word[:-1]).all())
 
 
 def _word_order(word: np.ndarray, bits: int, workers: Workers = SERIAL) -> np.ndarray:
-    """The stable order of 64-bit words of which the lowest `bits` matter, by the fastest way for so many rows and
+    """The stable order of 64-bit words of which the lowest `bits` matter, by the fastest method for this many rows and
     bits."""
     rows = len(word)
     row_bits = (rows - 1).bit_length()
     if rows >= MANY_ROWS and bits <= FEW_BITS:
         return _radix_order(word, bits)
-    # With the number of the row in its lowest bits each word is there once, so the sort need not be stable.
+    # With the row number in its lowest bits each word is unique, so the sort need not be stable.
     left = np.uint64(max(0, bits + row_bits - 64))
     packed = memory.empty(rows, np.uint64)
     pieces = workers.pieces(rows)
@@ -227,8 +227,8 @@ def _word_order(word: np.ndarray, bits: int, workers: Workers = SERIAL) -> np.nd
 
 
 def _with_ties(word: np.ndarray, left: int, order: np.ndarray, upper: np.ndarray, workers: Workers) -> np.ndarray:
-    """The order of words, given that by all but the lowest `left` bits, `upper`: runs of words that agree in these are
-    sorted by the rest."""
+    """The order of words, given `upper`, their order by all but the lowest `left` bits: runs that are equal in these
+    bits are sorted by the rest."""
     same = upper[1:] == upper[:-1]
     if not same.any():
         return order
@@ -241,7 +241,7 @@ def _with_ties(word: np.ndarray, left: int, order: np.ndarray, upper: np.ndarray
 
 
 def _sort_words(words: np.ndarray, workers: Workers) -> None:
-    """Sort words where they lie; each worker sorts those that belong into its part of the result."""
+    """Sort words in place. Each worker sorts the words that belong in its part of the result."""
     pieces = workers.pieces(len(words))
     if len(pieces) > 1:
         words.partition([start for start, _ in pieces[1:]])
@@ -252,7 +252,7 @@ _FIRST_NUMBERS = np.arange(1 << 18, dtype=np.int32)
 
 
 def _number(numbers: np.ndarray) -> None:
-    """Write 0, 1, 2, .. ; most arrays are short, and for them nothing has to be made."""
+    """Write 0, 1, 2, .. into the array. Most arrays are short, and for them nothing is allocated."""
     numbers[:] = (
         _FIRST_NUMBERS[: len(numbers)]
         if len(numbers) <= len(_FIRST_NUMBERS)
@@ -261,8 +261,8 @@ def _number(numbers: np.ndarray) -> None:
 
 
 def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
-    """The stable order of 64-bit words of which the lowest `bits` matter; see kernels/runtime/radix.py. The words are
-    sorted where they lie."""
+    """The stable order of 64-bit words of which the lowest `bits` matter (see kernels/runtime/radix.py). Sorts the
+    words in place."""
     rows = len(word)
     keys, numbers = np.ascontiguousarray(word), memory.empty(rows, np.int32)
     _number(numbers)
@@ -279,14 +279,14 @@ def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _words(ranks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, int]]:
-    """The bits of the keys in words of at most 64, the least significant first, and how many bits each has."""
+    """The bits of the keys in words of at most 64, least significant first, with the number of bits in each."""
     word, used = None, 0
     for rank in reversed(ranks):
         low, high = int(rank.min()), int(rank.max())
         bits = (high - low).bit_length()
         if not bits:
             continue
-        # The difference wraps where the type is too narrow for it, and is right as an unsigned number.
+        # The difference wraps around if the type is too narrow, but is correct as an unsigned number.
         shifted = memory.empty(len(rank), np.uint64)
         np.copyto(shifted, rank, casting="unsafe")
         shifted -= np.uint64(low % 2**64)
@@ -308,7 +308,7 @@ def _words(ranks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, int]]:
 
 
 def combine(arrays: list[pa.Array]) -> pa.Array:
-    """One array of many."""
+    """Concatenate arrays."""
     if len(arrays) == 1:
         return arrays[0]
     width = plain_bytes(arrays)
@@ -362,7 +362,7 @@ def _placed(arrays: list[pa.Array], word: np.ndarray, bits: int, workers: Worker
 
 
 def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = SERIAL) -> list[pa.Array]:
-    """The rows of arrays in an order."""
+    """The rows of arrays, permuted by `order`."""
     if order is None:
         return arrays
     order = np.ascontiguousarray(order)
@@ -386,7 +386,7 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
         compiler().routine(gather_module, rows=len(order))(plan.ctypes.data, None, end - start)
         return None
 
-    # Neighbours in the list are of one array, so that workers read the same memory at the same time.
+    # Neighbouring tasks are of the same array, so workers read the same memory at the same time.
     found = workers.run(take, len(arrays) * len(pieces))
     return [
         pa.Array.from_buffers(array.type, len(order), [None, pa.py_buffer(target)], 0)
@@ -397,7 +397,7 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
 
 
 def plain_bytes(arrays: list[pa.Array]) -> int:
-    """The bytes of a value, where arrays are nothing but values; 0 for others."""
+    """The bytes per value if arrays consist of values only; 0 for others."""
     t = arrays[0].type
     if (
         pa.types.is_boolean(t)
@@ -417,14 +417,14 @@ def _bytes(array: pa.Array, width: int) -> np.ndarray:
 
 
 def _ranks(array: pa.Array, key: SortKey, workers: Workers = SERIAL) -> list[np.ndarray]:
-    """Integer arrays, most significant first, that order the rows as the key does."""
+    """Integer arrays, most significant first, that sort rows like the key."""
     result: list[np.ndarray] = []
     is_null = np.asarray(array.is_null()) if array.null_count else None
     if is_null is not None:
         result.append((~is_null if key.nulls_first else is_null).astype(np.int8))
     for part in _values(array, workers):
         ordered = ~part if key.descending else part
-        # What lies under a NULL is arbitrary: all NULLs must tie.
+        # Values under NULLs are arbitrary: all NULLs must tie.
         result.append(ordered if is_null is None else np.where(is_null, ordered.dtype.type(0), ordered))
     return result
 
@@ -457,7 +457,7 @@ def _values(array: pa.Array, workers: Workers) -> list[np.ndarray]:
 
 
 def _few_string_ranks(array: pa.Array) -> np.ndarray:
-    """The number of each string in the order of those that occur."""
+    """The rank of each string among those that occur."""
     t = array.type
     strings = array.view(
         pa.binary() if pa.types.is_string(t) else pa.large_binary() if pa.types.is_large_string(t) else t
@@ -467,7 +467,7 @@ def _few_string_ranks(array: pa.Array) -> np.ndarray:
 
 
 def _string_ranks(array: pa.Array, workers: Workers) -> np.ndarray:
-    """The number of each string in the order of those that occur. Workers find the strings of their parts."""
+    """The rank of each string among those that occur. Each worker finds the strings of its part."""
     pieces = workers.pieces(len(array))
     encoded = workers.run(
         lambda task: array.slice(pieces[task][0], pieces[task][1] - pieces[task][0]).dictionary_encode(), len(pieces)
@@ -501,7 +501,7 @@ def _float_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _interval_ranks(words: np.ndarray) -> list[np.ndarray]:
-    """Months of 30 days, days of 24 hours: whole days first, then the rest."""
+    """Sort keys of intervals: months count 30 days and days 24 hours; whole days first, then the rest."""
     parts = words[0::2].copy().view(np.int32)
     months, days = parts[0::2].astype(np.int64), parts[1::2].astype(np.int64)
     nanos = words[1::2]

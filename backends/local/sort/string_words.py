@@ -1,7 +1,7 @@
-"""Short strings as 64-bit numbers whose order is that of the strings: sorting them needs no dictionary.
+"""Short strings as 64-bit numbers in the same order: sorting them needs no dictionary.
 
-The bytes of a string, with zeros behind them, are read as one or two numbers with the first byte on top. Strings that
-differ in zero bytes at their end only would tie: then their lengths decide."""
+The bytes of a string, padded with zeros, are read as one or two big-endian numbers. Strings that differ only in
+trailing zero bytes would tie, so then their lengths decide."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 LONGEST = 16
-"""Longer strings would take more passes of a sort than the search for equal ones costs."""
+"""Sorting longer strings would take more passes than finding the equal ones costs."""
 
 _MASKS = np.array([(2**64 - 1) ^ (2 ** (64 - 8 * length) - 1) for length in range(9)], np.uint64)
-"""The first bytes of a word, by their number."""
+"""Masks for the first bytes of a word, by their number."""
 
 
 def short_string_words(array: pa.Array) -> list[np.ndarray] | None:
-    """Integer arrays, most significant first, that order the strings by their bytes; None if one of them is long."""
+    """Integer arrays, most significant first, that sort the strings by their bytes; None if a string is too long."""
     rows = len(array)
     large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     buffers = array.buffers()
@@ -28,7 +28,7 @@ def short_string_words(array: pa.Array) -> list[np.ndarray] | None:
     if longest > LONGEST:
         return None
     first, size = int(ends[0]), int(ends[-1] - ends[0])
-    # A word may reach over the last string.
+    # A word may extend beyond the last string.
     text = np.zeros(size + LONGEST + 8, np.uint8)
     text[:size] = np.frombuffer(buffers[2], np.uint8)[first : first + size]
     read = np.ndarray((size + LONGEST + 1,), ">u8", text.data, strides=(1,))

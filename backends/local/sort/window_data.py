@@ -1,8 +1,8 @@
-"""The rows of a step that walks sorted rows, as a dataset: jobs that are sorted when they are read.
+"""The rows of a step that walks sorted rows, as a dataset of jobs that are sorted when they are read.
 
-A shard is sorted when its task begins; its memory goes when the task ends. Where there are fewer shards than threads,
-or one has most of the rows, and it does not matter to the consumer which shard a row is in, `spread` lets all threads
-sort the rows of each shard together and walk over parts of them (kernels/operators/window_parts.py)."""
+A shard is sorted when its task starts, and its memory is freed when the task ends. If there are fewer shards than
+threads, or one shard has most of the rows, and the consumer does not care which shard a row is in, `spread` makes all
+threads sort each shard together and walk parts of it (kernels/operators/window_parts.py)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tsql.backends.local.spill.windows import Job
 
 UNEVEN = 1.25
-"""A shard with so many times the rows that a thread should have is walked by several."""
+"""A shard with more than this many times a thread's share of the rows is walked by several threads."""
 
 
 class WindowData(Dataset):
-    """The rows of a window step: for each shard a list of jobs, that are sorted when they are read."""
+    """The rows of a window step: a list of jobs per shard, each sorted when it is read."""
 
     most_results = 1
     """At most this many rows come out for each row of a job."""
@@ -54,11 +54,10 @@ class WindowData(Dataset):
             number, position = number + 1, position + self.most_results * job.rows
 
     def spread(self, tasks: int) -> Dataset:
-        """The same rows, walked by so many tasks where that is a gain."""
+        """The same rows, walked by `tasks` tasks if that is faster."""
         most = max((job.rows for one in self.jobs for job in one), default=0)
         collected = all(isinstance(job, CollectedRows) and in_memory(job.chunks) for one in self.jobs for job in one)
-        # Without anything to sort by there is little to share: a walk that sees all rows as peers adds all of them
-        # first.
+        # Without sort keys there is little to share: if all rows are peers, a walk adds all of them first.
         if (
             tasks <= 1
             or not self.shape.keys
@@ -103,8 +102,8 @@ def refuse_nulls(
     nullable: tuple[bool, ...],
     lists: list[list[AnyChunk]],
 ) -> None:
-    """End a run whose plan relies on columns to hold no NULL, if one does. Plans of queries filter them; of rows in
-    files nothing is known."""
+    """Raise an error if a column has NULLs although the plan relies on it having none. Plans made from queries filter
+    them. Rows in files are not checked."""
     if not in_memory([c for one in lists for c in one]):
         return
     for column, has_nulls in zip(columns, nullable, strict=True):
@@ -119,7 +118,7 @@ def refuse_nulls(
 
 
 def nullable_columns(lists: list[list[AnyChunk]], columns: int) -> tuple[bool, ...]:
-    """Which columns have NULLs; all may have some where rows are in files, or where there are none to be seen."""
+    """Which columns have NULLs. All may have some if rows are in files, or if there are no rows to look at."""
     chunks = [c for one in lists for c in one]
     if not chunks or not in_memory(chunks):
         return (True,) * columns

@@ -1,7 +1,7 @@
-"""Rows that a window step has collected, and how its kernels get them: sorted in one piece, where they fit memory.
+"""Rows collected by a window step, and how its kernels read them: sorted in one piece if they fit in memory.
 
-`WindowShape` is what all rows of a step have in common. A job is a list of chunks with whole partitions:
-`CollectedRows` here, `SortedBlocks` (`windows.py`) where they do not fit. Each yields the parts that a pipeline runs
+`WindowShape` describes what all rows of a step have in common. A job is a list of chunks with whole partitions:
+`CollectedRows` here, or `SortedBlocks` (`windows.py`) if they do not fit. Each yields the parts that a pipeline runs
 over."""
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ POSITION_NAME = "#place"
 
 @dataclass(frozen=True)
 class WindowShape:
-    """The columns that were collected, and the window over them. nullable: of each column, whether it has NULLs. ties:
-    what orders peers where rows are not in the order of the input. name: that of the step. tasks: how many shards are
-    sorted at the same time. shift: partitions of a shard differ in the bits above it of their one key, an integer
-    (`Partition`)."""
+    """The collected columns, and the window over them. nullable: for each column, whether it has NULLs. ties: what
+    orders peers if rows are not in input order. name: the name of the step. tasks: how many shards are sorted at the
+    same time. shift: partitions of a shard differ in the bits above it of their one integer key (`Partition`)."""
 
     name: str
     tasks: int
@@ -58,17 +57,17 @@ class WindowShape:
 
     @cached_property
     def coded(self) -> tuple[tuple[str, WindowCall], ...]:
-        """The calls for which the host numbers the values."""
+        """The calls whose values are numbered by the host."""
         return tuple((name, call) for name, call in self.calls if needs_codes(call))
 
     @cached_property
     def partition_keys(self) -> tuple[Column, ...]:
-        """The columns by which partitions differ; a key that is the same for all rows is none."""
+        """The columns by which partitions differ, without keys that are the same for all rows."""
         return tuple(e for e in self.by if isinstance(e, Column))
 
     @cached_property
     def peer_keys(self) -> tuple[SortKey, ...]:
-        """What peers agree on."""
+        """The keys that are equal for peers."""
         return (
             *(SortKey(e) for e in self.partition_keys),
             *(key for key in self.order if isinstance(key.expr, Column)),
@@ -76,15 +75,15 @@ class WindowShape:
 
     @cached_property
     def keys(self) -> tuple[SortKey, ...]:
-        """What the rows are sorted by."""
+        """The sort keys of the rows."""
         return (*self.peer_keys, *self.ties)
 
     def places(self, keys: tuple[SortKey, ...]) -> tuple[int, ...]:
-        """Which of the columns the keys are."""
+        """The column indexes of the keys."""
         return tuple(self.names.index(key.expr.name) for key in keys)
 
     def with_positions(self) -> WindowShape:
-        """The shape of rows that know their place in the input."""
+        """The shape of rows that carry their input position."""
         column = Column(POSITION_NAME, BIGINT, False)
         return replace(
             self,
@@ -94,7 +93,7 @@ class WindowShape:
         )
 
     def sources(self) -> tuple[SourceColumn, ...]:
-        """The columns as they lie in sorted rows; one without NULLs needs no code for them."""
+        """The columns as stored in sorted rows. A column without NULLs needs no code for them."""
         found = []
         for column, nullable in zip(self.columns, self.nullable, strict=True):
             layout = column.layout()
@@ -118,17 +117,17 @@ class WindowShape:
 
     @cached_property
     def halo(self) -> Halo | None:
-        """The rows around its own that a row needs, if that is known."""
+        """The rows around a row that it needs, if known."""
         return halo_of(self.calls, self.order)
 
     def working_bytes(self, rows: int) -> int:
-        """What sorting takes besides the rows."""
+        """The memory that sorting takes besides the rows."""
         words = sum(3 if key.expr.type.is_string else 1 for key in self.keys)
         return 8 * rows * (words + 2 + 2 * len(self.coded))
 
 
 class CollectedRows:
-    """Chunks of whole partitions, in the order of the input. `keeps`: they may be read again."""
+    """Chunks of whole partitions, in input order. `keeps`: they may be read again."""
 
     def __init__(self, shape: WindowShape, chunks: list[AnyChunk], keeps: bool):
         self.shape, self.chunks, self.keeps = shape, chunks, keeps
@@ -144,7 +143,7 @@ class CollectedRows:
             del reserved
 
     def split(self, shared: Shared, morsels: Morsels, tasks: int, workers: Workers) -> Reserved:
-        """Sort the rows by many workers, and add a morsel for each of so many tasks."""
+        """Sort the rows with many workers, and add one morsel per task."""
         arrays, reserved = self.ordered(shared, workers)
         columns = [morsels.column(a) for a in arrays]
         morsels.keep.append(arrays)
@@ -154,8 +153,7 @@ class CollectedRows:
         return reserved
 
     def ordered(self, shared: Shared, workers: Workers = SERIAL) -> tuple[list[pa.Array], Reserved]:
-        """All columns in window order with the codes of the values of calls that need them, and the memory that they
-        take."""
+        """All columns in window order, with value codes for the calls that need them, and the memory that they take."""
         if self.rows >= MOST_ROWS:
             raise too_many_rows(self.rows)
         start = time.perf_counter()
@@ -194,7 +192,7 @@ _recording = forks.lock()
 
 
 def record_sort(shape: WindowShape, shared: Shared, rows: int, seconds: float) -> None:
-    """What `explain ANALYZE` shows of the sorting of a window's rows."""
+    """Record what `explain ANALYZE` shows of the sorting of a window's rows."""
     with _recording:
         known = shared.run.steps.setdefault(f"{shape.name} sort", {"rows": 0, "ms": 0.0})
         known["rows"] += rows

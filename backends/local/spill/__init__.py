@@ -1,1 +1,1 @@
-"""Steps that outgrow memory: rows in files, and the ways to group, join, sort and window them from there."""
+"""Steps that need more than memory: rows in files, and the ways to group, join, sort and window them from there."""

@@ -1,19 +1,18 @@
-"""Joins of which a partition cannot be split (rows of one key, no keys at all): the built side in blocks, one after the
-other.
+"""Joins of partitions that cannot be split (rows of one key, no keys at all): the build side is processed in blocks.
 
-In: a pair of partitions whose built side is in several blocks, each of which fits memory. Out: the rows of the join,
-collected.
+In: a pair of partitions whose build side is in several blocks, each of which fits in memory. Out: the collected rows of
+the join.
 
-Pairs are those of all blocks, and so are entries of the table with or without a partner: each entry is in one block
-only. Whether a row of the other side has a partner is known behind the last block. Each block answers with true, false
-or NULL (a `mark` join), the answers are ORed as SQL does, and the last one decides: which rows a semi or anti join
-keeps, which an outer join pads with NULLs, what the column of a mark join is. These answers are two bits per row, and
-stay in memory.
+The pairs of the join are the pairs of all blocks. The same holds for matched or unmatched table entries, since each
+entry is in one block only. Whether a row of the probe side has a match is known after the last block. Each block
+answers with true, false or NULL (a `mark` join), the answers are combined with SQL's OR, and the result decides: which
+rows a semi or anti join keeps, which rows an outer join pads with NULLs, and the column of a mark join. These answers
+take two bits per row and stay in memory.
 
-A join of another kind is a step of its own, kept with the kernels of the plan, since kernels are found by their step.
+A join of another kind is a separate step, kept with the kernels of the plan, since kernels are found by step.
 
-A `single` join (a scalar subquery) in blocks is refused: it holds at most one partner for each key, so that keys which
-are the same in more rows than fit memory are an error of the query in almost all cases."""
+A `single` join (a scalar subquery) in blocks is refused. It allows at most one match per key, so a key with more rows
+than fit in memory is almost always an error of the query."""
 
 from __future__ import annotations
 
@@ -43,8 +42,8 @@ FOUND = "#found"
 
 @dataclass
 class OpenEnds:
-    """What leaves the answer of a mark join open, whatever partition a row is in: rows of the built side whose key is
-    NULL, and for a row whose own key is NULL any row at all. `keys` are those of the other side for which NULL equals
+    """What leaves the answer of a mark join open (NULL), whatever partition a row is in: build-side rows with a NULL
+    key, and for a row whose own key is NULL any row at all. `keys` are the probe-side keys for which NULL equals
     nothing."""
 
     rows: int
@@ -69,7 +68,7 @@ class BlockJoins:
     def pair_rows(
         self, join: ReadyJoin, built: Side, probed: Side, pair: Pair, store: Store, open_ends: OpenEnds | None
     ) -> list[AnyChunk]:
-        """The rows of one pair of partitions; `open_ends` for a mark join with keys."""
+        """The rows of one pair of partitions. `open_ends` is for a mark join with keys."""
         step = join.step
         if (len(pair.blocks) == 1 and open_ends is None) or (step.marks and step.kind != "full"):
             return [
@@ -125,7 +124,7 @@ class BlockJoins:
     def _answers(
         self, join: ReadyJoin, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk]
     ) -> pa.Array:
-        """For each row of the other side, in order, whether it has a partner in the block."""
+        """For each probe-side row, in order, whether it has a match in the block."""
         column = (OutputColumn(FOUND, Column(FOUND, BOOLEAN)),)
         store = self.x.spill.store(f"{join.step.name} answers")
         rows = self._block_rows(self._variant(join, "mark"), built, probed, block, partners, store, 1, column)
@@ -134,7 +133,7 @@ class BlockJoins:
     def _alone(
         self, join: ReadyJoin, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk], store: Store
     ) -> list[AnyChunk]:
-        """The rows of a block without a partner, with NULLs for the other side."""
+        """The unmatched rows of a block, with NULLs for the other side."""
         variant = self._variant(join, "anti", marks=True)
         nulls = tuple(
             (f.name, Column(f.name, f.type, f.nullable) if f.name in join.schema else Literal(None, f.type))
@@ -152,7 +151,7 @@ class BlockJoins:
         store: Store,
         open_ends: OpenEnds | None,
     ) -> list[AnyChunk]:
-        """The rows of the other side that go on, now that it is known which have a partner."""
+        """The probe-side rows that the join keeps, now that all matches are known."""
         kind, names = join.step.kind, [c.name for c in probed.columns]
         rows: list[AnyChunk] = []
         position = 0
@@ -177,7 +176,7 @@ class BlockJoins:
         return rows
 
     def _variant(self, join: ReadyJoin, kind: str, marks: bool = False) -> ReadyJoin:
-        """The same sides in a join of another kind, built on its right; with `marks`, built on its left."""
+        """The same sides in a join of another kind, with the right side as build side; with `marks`, the left side."""
         step = join.step
         known = self.x.kernels.variants
         found = known.get((id(step), kind))

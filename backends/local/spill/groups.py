@@ -1,19 +1,19 @@
-"""Aggregations that may be larger than memory: in tables where these fit, otherwise partition by partition.
+"""Aggregations that may be larger than memory: in hash tables if they fit, otherwise partition by partition.
 
-In: the flow of an aggregate step, its keys and calls. Out: a flow of groups, in the shards in which their rows were.
+In: the flow of an aggregate step, its keys and calls. Out: a flow of groups, in the shards of their rows.
 
-The tables of the workers get a share of memory. If one takes more (`Full`), all are freed and the input is read again,
-this time into partitions: rows (or exported states) go to one of some dozens of lists by the hash of their keys, by
-other bits than those that chose their shard. Then a few partitions at a time, one for each thread, are aggregated as if
-each were the whole input, their groups are collected, and the tables are freed. A partition whose table is still too
-large is split again, by yet other bits. That serves every phase and every aggregate alike, also those whose states
-cannot be exported (a median, DISTINCT).
+The workers' tables get a share of memory. If one takes more (`Full`), all are freed and the input is read again, this
+time into partitions: rows (or exported states) go to one of a few dozen lists by the hash of their keys, using other
+bits than those that chose their shard. Then a few partitions at a time, one per thread, are aggregated as if each were
+the whole input. Their groups are collected, and the tables are freed. A partition whose table is still too large is
+split again by other bits. This works for every phase and every aggregate, including those whose states cannot be
+exported (a median, DISTINCT).
 
-What cannot be split is a single group with a state that is too large: the query is refused, but for DISTINCT aggregates
-without keys, whose rows are placed by their values (`values.py`).
+A single group whose state is too large cannot be split, so the query is refused. The exception is DISTINCT aggregates
+without keys, whose rows are partitioned by value (`values.py`).
 
-Cost: the columns that the aggregate uses are written and read once for each level of splitting, and the groups if they
-are many."""
+Cost: the columns that the aggregate uses are written and read once per level of splitting, and so are the groups if
+there are many."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FULL = "a table outgrows its share of memory_limit"
 
 
 def group_pipes(step: Aggregate, about: Lowering) -> tuple[Pipe, ...]:
-    """The pipelines of an aggregation whose tables outgrow memory."""
+    """The pipelines of an aggregation whose tables exceed memory."""
     if not about.spills:
         return ()
     if step.by:
@@ -112,7 +112,7 @@ class SpillingGroups:
         written = tuple(c.source() for c in columns)
 
         def split(flow: Flow, places: list[int], level: int) -> None:
-            """Aggregate the flow, whose shards belong to the shards `places` of the step, by partitions."""
+            """Aggregate the flow by partitions. Its shards belong to the shards `places` of the step."""
             work(placed(flow, places, level), level)
 
         def placed(flow: Flow, places: list[int], level: int) -> list[tuple[int, list[AnyChunk]]]:
@@ -152,7 +152,7 @@ class SpillingGroups:
                     aggregate([one], level, whole)
 
         if isinstance(flow.data, ChunkData) and shards > self.x.threads and not any(o.by_shard for o in flow.operators):
-            # Many shards are partitions already.
+            # Many shards are already partitions.
             work([(place, chunks) for place, chunks in enumerate(flow.data.chunks) if chunks], 0)
         else:
             split(flow, list(range(shards)), 1)

@@ -1,21 +1,21 @@
-"""Joins whose built side may be larger than memory: both sides are placed in partitions by their keys, and joined one
-by one.
+"""Joins whose build side may be larger than memory: both sides are partitioned by their keys, and the partitions are
+joined one by one.
 
-In: a join whose inputs are there. Out: its rows, in the shards in which the rows of the probing side were.
+In: a join whose inputs are available. Out: its rows, in the shards of the probe side.
 
-The table gets a share of memory. If it takes more (`Full`), it is freed and both sides are read (the built side again)
-into partitions by the hash of their keys. A partition of the built side that would still be too large is split again,
-with its partner, by other bits of the hash. Then each shard works its partitions off: it builds the table of one, looks
-the rows of its partner up, and frees it. For most kinds of join this happens while the next pipeline reads
-(`PartitionData`): a kernel finds the table through a record whose words the host changes between two parts. Where
-entries are marked (a full join, or one that builds its left side) the result of each partition is collected. The
-partitions of a nearest join are sorted tables; their rows bring their places in the input, and all rows of a key must
-fit memory.
+The table gets a share of memory. If it takes more (`Full`), it is freed and both sides are read (the build side again)
+into partitions by the hash of their keys. If the table of a partition would still be too large, the partition is split
+again, together with its counterpart, by other bits of the hash. Then each shard processes its partitions: it builds the
+table of one, probes it with the rows of the counterpart, and frees it. For most kinds of join this happens while the
+next pipeline reads (`PartitionData`): a kernel finds the table through a record whose words the host changes between
+two parts. If entries are marked (a full join, or one that builds its left side), the result of each partition is
+collected. The partitions of a nearest join are sorted tables. Their rows carry their input positions, and all rows of a
+key must fit in memory.
 
-What cannot be split (rows of one key, a join without keys) is built in blocks, and all rows of the other side are
-looked up in each: an inner join reads them again for each block, other kinds are in `block_joins.py`.
+What cannot be split (rows of one key, a join without keys) is built in blocks, and all rows of the other side probe
+each block. An inner join reads them again for each block; other kinds are in `block_joins.py`.
 
-Cost: both sides are written and read once for each level of splitting; with blocks, the probing side is read once per
+Cost: both sides are written and read once per level of splitting. With blocks, the probe side is read once per
 block."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ PLACE = "#place"
 
 
 def join_pipes(step: HashJoin, about: Lowering, built: int) -> tuple[Pipe, ...]:
-    """The pipelines of a join whose table outgrows memory; `built`: the number of the built side."""
+    """The pipelines of a join whose table exceeds memory. `built`: the number of the build-side input."""
     if not about.spills:
         return ()
     full = "the table outgrows its share of memory_limit"
@@ -82,7 +82,7 @@ def join_pipes(step: HashJoin, about: Lowering, built: int) -> tuple[Pipe, ...]:
         Pipe("build side", "collect", built, when=full),
         Pipe("probe side", "collect", 1 - built, when=full),
     )
-    # Where NULLs leave the answer of a mark join open, its keys are conditions.
+    # If NULLs leave the answer of a mark join open, its keys become conditions.
     sides = (*(by_keys if step.keys else ()), *(whole if not step.keys or step.keeps_nulls else ()))
     blocks = "rows of one key outgrow it"
     return (
@@ -94,7 +94,7 @@ def join_pipes(step: HashJoin, about: Lowering, built: int) -> tuple[Pipe, ...]:
 
 
 class PartitionData(Dataset):
-    """The probing side, partition by partition. While the rows of one are read, the record of the shard is that of its
+    """The probe side, partition by partition. While the rows of one are read, the shard's record points to its
     table."""
 
     def __init__(
@@ -123,7 +123,7 @@ class PartitionData(Dataset):
 
 
 class PartitionJoins:
-    """Runs joins within the memory that there is."""
+    """Runs joins within the available memory."""
 
     def __init__(self, x: Execution):
         self.x = x
@@ -138,7 +138,7 @@ class PartitionJoins:
             return self.x.part(Joins).probed(join, table)
         self.x.states.forget_table(join.step.name)
         if isinstance(join.step, AsofJoin):
-            # Without keys there is nothing to split by: it fits, or the query ends.
+            # Without keys there is nothing to split by: the table fits, or the query fails.
             return (
                 self._by_parts(_placed(join))
                 if join.step.keys
@@ -149,7 +149,7 @@ class PartitionJoins:
         return self._by_parts(join if not join.step.range else replace(join, step=join.step.without_range))
 
     def _pair_by_pair(self, join: ReadyJoin) -> ReadyJoin:
-        """The same mark join without keys: where NULLs leave answers open, a row depends on rows of all partitions."""
+        """The same mark join without keys. If NULLs leave answers open, a row depends on rows of all partitions."""
         known = self.x.kernels.variants
         step = known.get((id(join.step), "pairs"))
         if step is None:
@@ -210,9 +210,9 @@ class PartitionJoins:
         level: int,
         whole: int,
     ) -> list[Pair]:
-        """The pairs of partitions that a pair becomes: itself, if the table will fit."""
+        """The pairs of partitions that a pair is split into: only itself if its table will fit."""
         kind = join.step.probe_kind
-        # What a mark leaves open depends on the rows of all partitions.
+        # The open answers of a mark join depend on the rows of all partitions.
         if (not partners and not join.step.marks and kind != "mark") or (not rows and kind in ("inner", "semi")):
             return []
         share = self.x.spill.share(TABLE, self.x.threads) or 0
@@ -238,9 +238,9 @@ class PartitionJoins:
         ]
 
     def _blocks(self, rows: list[AnyChunk], share: int) -> Iterator[list[AnyChunk]]:
-        """Blocks of rows whose tables fit memory."""
+        """Blocks of rows whose tables fit in memory."""
         if self.x.spill.forced:
-            # Enough of them to see that blocks work; a chunk each would be very many.
+            # A few blocks are enough to test them; one per chunk would be too many.
             yield from (part for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]) if part)
             return
         block: list[AnyChunk] = []
@@ -254,7 +254,7 @@ class PartitionJoins:
         yield block
 
     def _lazily(self, join: ReadyJoin, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
-        """The probing side as a flow that changes the table as it is read."""
+        """The probe side as a flow that switches tables as it is read."""
         step = join.step
         inside = replace(
             join, built=Flow(built.data([[]], 0), built.schema), probed=Flow(probed.data([[]], 0), probed.schema)
@@ -276,7 +276,7 @@ class PartitionJoins:
 
     @contextmanager
     def table(self, join: ReadyJoin, chunks: list[AnyChunk], record: ctypes.Array) -> Iterator[None]:
-        """The table of one partition, in the record while this is open. Runs in the thread of a shard."""
+        """Build the table of one partition. It is in the record while this is open. Runs in the thread of a shard."""
         flow = Flow(
             ChunkData(join.built.data.columns, [chunks], self.x.spill.morsel_rows(), stable=False), join.built.schema
         )
@@ -322,7 +322,7 @@ class PartitionJoins:
             self.x.states.free(sink, context)
 
     def _nulls(self, join: ReadyJoin, built: Side, pairs: list[list[Pair]]) -> int:
-        """How many rows of the built side have no partner because a key is NULL."""
+        """How many build-side rows have no match because a key is NULL."""
         names = [c.name for c in built.columns]
         places = [names.index(k.name) for k, key in zip(built.keys, join.step.keys, strict=True) if not key.null_safe]
         count = 0
@@ -340,7 +340,7 @@ class PartitionJoins:
         return count
 
     def _one_by_one(self, join: ReadyJoin, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
-        """The rows of each pair collected before the next is joined."""
+        """Join pair by pair. The rows of each are collected before the next is joined."""
         columns = columns_of(join.step.schema)
         store = self.x.spill.store(f"{join.step.name} pairs")
         open_ends = None
@@ -359,7 +359,7 @@ class PartitionJoins:
 
 
 def _placed(join: ReadyJoin) -> ReadyJoin:
-    """A nearest join whose right rows bring their places in the input with them."""
+    """A nearest join whose right rows carry their input positions."""
     place = Column(PLACE, BIGINT, False)
     columns = (
         *((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema),
@@ -370,5 +370,5 @@ def _placed(join: ReadyJoin) -> ReadyJoin:
 
 
 def _rows(pairs: list[list[Pair]]) -> int:
-    """Rows of the built side; shards may share their partitions."""
+    """The number of build-side rows. Shards may share their partitions."""
     return sum({id(b): sum(c.rows for c in b) for of_shard in pairs for p in of_shard for b in p.blocks}.values())

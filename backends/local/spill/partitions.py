@@ -1,8 +1,8 @@
-"""Partitions: the rows of a flow in lists by the hash of a key, which may be in files; what aggregations and joins
-spill to.
+"""Partitions: the rows of a flow in lists by the hash of a key, possibly in files. Aggregations and joins spill to
+them.
 
-`Partitions.of` serves every step that can work off the rows of some keys at a time (window functions, too): equal keys
-of a shard are in one partition, and the order of the input is kept inside of it if that is asked for."""
+`Partitions.of` serves every step that can process some keys at a time (including window functions): equal keys of a
+shard are in one partition, and inside it the input order is kept if requested."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tsql.backends.local.run.execution import Execution
 
 ENTRY_BYTES = 40
-"""What a row takes in a table besides its columns: links, hashes, and its part of the directory."""
+"""What a row takes in a table besides its columns: links, hashes, and its share of the directory."""
 
 PARTITIONS = 32
 FORCED_PARTITIONS = 3
@@ -37,17 +37,17 @@ LEAST_PARTITION = 1 << 13
 """Smaller partitions are not split: the table of a part would be as large. If it does not fit, there is no memory
 left."""
 BUFFERED = 0.125
-"""The share of memory that partitions may keep of what they collect."""
+"""The share of memory that partitions may keep of the rows they collect."""
 
 
 class Partitions:
-    """Places rows in partitions that may be in files."""
+    """Places rows in partitions, possibly in files."""
 
     def __init__(self, x: Execution):
         self.x = x
 
     def number(self, data: Dataset, columns: tuple[OutputColumn, ...], share: int) -> int:
-        """Into how many partitions the rows of a dataset should go, if the table of each may take so many bytes."""
+        """How many partitions to split a dataset into, if the table of each may take `share` bytes."""
         if self.x.spill.forced:
             return FORCED_PARTITIONS
         if data.rows is None:
@@ -70,13 +70,12 @@ class Partitions:
         number: int,
         keep_order: bool = False,
     ) -> list[list[list[AnyChunk]]]:
-        """The rows of each shard in partitions by the hash of `key`; by other bits on each level, which counts from
-        1."""
+        """The rows of each shard in partitions by the hash of `key`. Each level, counted from 1, uses other bits."""
         flow = replace(flow, data=flow.data.again())
         lists: list[list[list[AnyChunk]]] = [[[] for _ in range(number)] for _ in range(flow.data.shards)]
         lock = threading.Lock()
         name = f"{role} {level} of {number}"
-        # What is split again stays in no memory: there may be many such partitions.
+        # Partitions of a partition do not stay in memory: there may be many.
         store, most = (
             self.x.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0),
             self.x.spill.chunk_rows(columns, number),
@@ -95,7 +94,7 @@ class Partitions:
             for _, context in self.x.pipelines.run(step, name, flow, make, take):
                 self.x.states.close(context)
         if attempt.failed:
-            # Two workers may each wait for room that the other has: one by itself has all of it.
+            # Two workers may each wait for memory that the other holds: a single worker has all of it.
             for target in (one for shard in lists for one in shard):
                 target.clear()
             threads, self.x.pipelines.threads = self.x.threads, 1
@@ -110,7 +109,7 @@ class Partitions:
         return lists
 
     def can_split(self, level: int, whole: int, part: int) -> bool:
-        """Whether it helps to split a partition of `part` bytes again, which came from one of `whole` bytes."""
+        """Whether it helps to split a partition of `part` bytes again that came from one of `whole` bytes."""
         return (
             not self.x.spill.forced
             and level <= LEVELS
@@ -132,13 +131,13 @@ class Partitions:
         return Flow(GroupData(states[0][0], [c for _, c in states], self.x.shared, flow.data), step.schema)
 
     def forget_states(self, groups: Flow) -> None:
-        """The states of groups that have been collected, and freed with that."""
+        """Drop the states of groups: they were freed when the groups were collected."""
         for context in groups.data.states:
             self.x.states.open.pop(id(context), None)
 
 
 def needed_columns(schema: Schema, expressions: list[Expr] | None) -> tuple[OutputColumn, ...]:
-    """The columns that expressions use, to be written (None: all)."""
+    """The columns that expressions use (None: all), to be written."""
     used: Any = None if expressions is None else {c for e in expressions for c in e.columns()}
     return tuple(
         OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema if used is None or f.name in used

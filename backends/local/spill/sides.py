@@ -1,4 +1,4 @@
-"""What the joins of partitions share: the sides of a join as they are written, and pairs of partitions."""
+"""Shared by partitioned joins: the sides of a join as they are written, and pairs of partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 @dataclass
 class Side:
-    """One side of a join as it is written: its columns, among them the keys."""
+    """One side of a join as it is written: its columns, including the keys."""
 
     columns: tuple[OutputColumn, ...]
     keys: tuple[Column, ...]
@@ -22,7 +22,7 @@ class Side:
 
     @staticmethod
     def of(flow: Flow, keys: tuple[Expr, ...], names: set[str] | None) -> Side:
-        """The wanted columns (None: all) and the keys, which become columns if they are none."""
+        """The wanted columns (None: all) and the keys. Keys that are not columns become columns."""
         wanted = None if names is None else names | {k.name for k in keys if isinstance(k, Column)}
         columns = [
             OutputColumn(f.name, Column(f.name, f.type, f.nullable))
@@ -43,12 +43,13 @@ class Side:
 
 @dataclass
 class Pair:
-    """A partition of the built side, in blocks of which each fits memory, and its partner."""
+    """A partition of the build side, in blocks that each fit in memory, and the matching partition of the probe
+    side."""
 
     blocks: list[list[AnyChunk]]
     probed: list[AnyChunk]
 
 
 def table_bytes(chunks: list[AnyChunk]) -> int:
-    """About how much memory the table of these rows takes."""
+    """The approximate memory that the table of these rows takes."""
     return bytes_of(chunks) + ENTRY_BYTES * sum(c.rows for c in chunks)

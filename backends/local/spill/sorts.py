@@ -1,18 +1,18 @@
-"""Sorts that may be larger than memory: in one piece where the rows fit, otherwise by sorted runs that are merged when
+"""Sorts that may be larger than memory: in one piece if the rows fit, otherwise as sorted runs that are merged when
 they are read.
 
-In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `Sorts.sorted` serves
-every step that needs ordered rows.
+In: a flow and sort keys. Out: an ordered flow of one shard; the sort is stable. `Sorts.sorted` serves every step that
+needs ordered rows.
 
-A run is as many chunks as fit a share of memory, sorted and written as blocks. A merge holds a block or a bit more of
-each run. In a round these are sorted together, and everything up to the least of their last rows goes out: no row that
-is still in a file can come before it, and among equal rows the earlier run comes first. Rounds are made of library
-calls over whole blocks. A run that begins where the last one ends (sorted input) continues it. More runs than `FAN_IN`
-are merged in several steps.
+A run consists of as many chunks as fit a share of memory, sorted and written as blocks. A merge holds a little more
+than one block of each run. Each round sorts these together, and outputs everything up to the minimum of their last
+rows: no row that is still in a file can come before it, and among equal rows the earlier run comes first. Rounds
+consist of library calls over whole blocks. A run that starts where the previous one ends (sorted input) extends it.
+More than `FAN_IN` runs are merged in several steps.
 
-Memory: a share for making runs (the rows, their copy in one piece, their copy in order, the indices), then the same
-share for the blocks of a merge. Cost: every row is written once as it is collected (if it does not fit), once in a run,
-and once more for each further step of merging."""
+Memory: a share for making runs (the rows, their concatenated copy, their sorted copy, the indices), then the same share
+for the blocks of a merge. Cost: every row is written once when it is collected (if it does not fit), once in a run, and
+once more for each further merge step."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 
 FAN_IN = 32
 COPIES = 4
-"""Rows that are sorted are held as they came, in one piece, in order, and some working memory beside."""
+"""While rows are sorted, memory holds them as collected, concatenated and sorted, plus some working memory."""
 
 
 @dataclass
 class Order:
-    """Sort keys, and which of the collected columns they are."""
+    """Sort keys, and the indexes of their columns among the collected ones."""
 
     keys: tuple[SortKey, ...]
     places: tuple[int, ...]
 
     def of(self, arrays: list[pa.Array]) -> list[tuple[pa.Array, SortKey]]:
-        """The keys of rows."""
+        """The key arrays of rows."""
         return [(arrays[p], k) for p, k in zip(self.places, self.keys, strict=True)]
 
     def indices(self, arrays: list[pa.Array]) -> np.ndarray:
@@ -64,7 +64,7 @@ class Order:
 
 @dataclass
 class SortedRun:
-    """Blocks in order; `ends` are the first and the last row."""
+    """Blocks in order. `ends` are the first and the last row."""
 
     blocks: list[SpilledChunk] = field(default_factory=list)
     first: list[pa.Array] = field(default_factory=list)
@@ -72,8 +72,8 @@ class SortedRun:
 
 
 def in_order(chunks: list[Chunk], order: Order, columns: int, limit: int | None) -> list[Chunk]:
-    """The rows of chunks as one in order, with the first so many columns; at most `limit` of them. The list is emptied
-    on the way."""
+    """The rows of chunks as a single sorted chunk, with the first `columns` columns and at most `limit` rows. The list
+    is emptied on the way."""
     if not chunks:
         return []
     arrays = [combine([c.arrays[i] for c in chunks]) for i in range(len(chunks[0].arrays))]
@@ -81,7 +81,7 @@ def in_order(chunks: list[Chunk], order: Order, columns: int, limit: int | None)
     rows = len(arrays[0])
     found = sorted_order(order.of(arrays))
     if found is None:
-        # Groups of an array come in the order of their keys, for one.
+        # For example, groups of an array are already ordered by their keys.
         ordered = arrays[:columns] if limit is None else [a.slice(0, limit) for a in arrays[:columns]]
     else:
         indices = pa.array(found[:limit])
@@ -94,7 +94,7 @@ def in_order(chunks: list[Chunk], order: Order, columns: int, limit: int | None)
 
 
 def sort_pipes(text: str, below: Node, about: Lowering) -> tuple[Pipe, ...]:
-    """The pipeline before a sort, which the host does."""
+    """The pipeline before a sort, which the host performs."""
     runs = Way("by sorted runs in files", "the rows outgrow their share of memory_limit")
     if about.spills:
         return (Pipe("rows", text, ways=(runs, Way("in one piece"))),)
@@ -145,8 +145,8 @@ class Sorts:
         return self.x.rows.chunk_flow(columns, [[ordered]], result)
 
     def _rows_to_sort(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str) -> list[AnyChunk]:
-        """The rows of a flow, with the keys among their columns. Those that wait in chunks already are sorted where
-        they are."""
+        """The rows of a flow, with the keys among their columns. Rows that are already in chunks are sorted from
+        there."""
         data = flow.data
         waits = isinstance(data, ChunkData) and not flow.operators and not self.x.spill.active
         known = {c.name: (place, c.layout) for place, c in enumerate(data.columns)} if waits else {}
@@ -190,7 +190,7 @@ class ExternalSort:
         self.block_bytes = max(1 << 12, share // (COPIES * FAN_IN))
 
     def runs(self, chunks: list[AnyChunk]) -> list[SortedRun]:
-        """Sorted runs of the chunks, in the order of the input; the list is emptied on the way."""
+        """Sorted runs of the chunks, in input order. The list is emptied on the way."""
         runs: list[SortedRun] = []
         chunks.reverse()
         while chunks:
@@ -220,7 +220,7 @@ class ExternalSort:
             yield [a.take(indices.slice(start, size)) for a in arrays]
 
     def _add(self, runs: list[SortedRun], blocks: Iterator[list[pa.Array]]) -> None:
-        """Write a run; it continues the last one if that ends before it begins."""
+        """Write a run. It extends the previous run if that ends before it starts."""
         fresh = self.write(blocks)
         if runs and self._before(runs[-1].last, fresh.first):
             runs[-1].blocks += fresh.blocks
@@ -241,13 +241,13 @@ class ExternalSort:
         return run
 
     def merge(self, runs: list[SortedRun]) -> Iterator[list[pa.Array]]:
-        """The rows of the runs in order. Each run has a piece in memory: what is left of the blocks that were read."""
+        """The rows of the runs in order. Each run has a piece in memory: the rest of the blocks that were read."""
         waiting = [iter(r.blocks) for r in runs]
         left = [len(r.blocks) for r in runs]
         pieces: list[list[pa.Array] | None] = [None] * len(runs)
         while True:
             for number, piece in enumerate(pieces):
-                # The shortest piece bounds what a round gives: none may be much shorter than the others.
+                # The shortest piece limits the output of a round, so no piece may be much shorter than the others.
                 if left[number] and (piece is None or 2 * len(piece[0]) < runs[number].blocks[0].rows):
                     block = next(waiting[number]).arrays
                     pieces[number] = (
@@ -269,7 +269,7 @@ class ExternalSort:
         )
         starts = np.concatenate([[0], np.cumsum(sizes)])
         indices = self.order.indices(arrays)
-        # The last row of each run that has more in its file: the first of them ends what is certain.
+        # The last loaded row of each run that has more in its file: the output is certain up to the smallest of them.
         bounds = [starts[i + 1] - 1 for i, n in enumerate(alive) if left[n]]
         if bounds:
             is_bound = np.zeros(len(indices), bool)
@@ -319,7 +319,7 @@ class MergedData(Dataset):
 
 
 def combine(arrays: list[pa.Array]) -> pa.Array:
-    """One array of many."""
+    """Concatenate arrays."""
     if len(arrays) == 1:
         return arrays[0]
     try:
@@ -332,10 +332,10 @@ def combine(arrays: list[pa.Array]) -> pa.Array:
 
 
 def _working_bytes(rows: int, keys: tuple[SortKey, ...]) -> int:
-    """What the indices and the ranks of keys take while rows are sorted."""
+    """The memory of the indices and the key ranks while rows are sorted."""
     return 8 * rows * (len(keys) + 1)
 
 
 def _row(arrays: list[pa.Array], at: int) -> list[pa.Array]:
-    """One row, with memory of its own."""
+    """One row, copied to its own memory."""
     return [pa.concat_arrays([a.slice(at, 1), a.slice(0, 0)]) for a in arrays]

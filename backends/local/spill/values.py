@@ -1,11 +1,11 @@
-"""DISTINCT aggregates of a group that is too large for memory: rows are placed by the values, and the states of the
-parts merged.
+"""DISTINCT aggregates of a group that does not fit in memory: rows are partitioned by value, and the states of the
+partitions are merged.
 
 In: a flow, and calls of which those with DISTINCT have the same arguments. Out: the groups.
 
-Rows with equal keys and equal arguments meet in one partition, so that no value is in two of them: the states of a
-group over different partitions can be merged like those of different shards. Each partition is aggregated with
-phase=partial, which no plan may ask for with DISTINCT, and the exported states with phase=final. This needs aggregates
+Rows with equal keys and equal arguments are in one partition, so no value is in two partitions. The states of a group
+over different partitions can then be merged like those of different shards. Each partition is aggregated with
+phase=partial, which no plan may combine with DISTINCT, and the exported states with phase=final. This needs aggregates
 whose states can be exported."""
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Calls = tuple[tuple[str, Call], ...]
 
 
 def has_one_list_of_values(calls: Calls) -> bool:
-    """Whether rows can be placed by what the DISTINCT aggregates look at."""
+    """Whether all DISTINCT aggregates have the same arguments, so that rows can be partitioned by them."""
     return len({c.args for _, c in calls if c.distinct}) == 1 and all(plain_body(c).decomposable for _, c in calls)
 
 
 class DistinctValues:
-    """Runs DISTINCT aggregates by their values."""
+    """Runs DISTINCT aggregates partitioned by value."""
 
     def __init__(self, x: Execution):
         self.x = x
@@ -68,7 +68,7 @@ class DistinctValues:
         return make_sink(Grouping((), calls, phase, None, self.x.run.settings.equal_hashes), False)
 
     def _phases(self, step: Aggregate) -> tuple[Aggregate, Aggregate]:
-        """The step in two phases; kept with the kernels, which are found by their step."""
+        """The step in two phases. It is kept with the kernels, which are found by step."""
         known = self.x.kernels.variants
         for phase in ("partial", "final"):
             if (id(step), phase) not in known:

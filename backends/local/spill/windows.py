@@ -1,15 +1,14 @@
-"""Window steps over more rows than fit memory.
+"""Window steps over more rows than fit in memory.
 
-A shard that is too large is placed in partitions by the hash of PARTITION BY, which may be in files; each of them is
-sorted and walked by itself, and split again where it is still too large and has several keys. What is left (one
-partition of the window that is larger than memory, or no PARTITION BY) is sorted by runs in files (`sorts.py`) and
-written once more, in order, as blocks. While that happens it is noted where partitions and peers end. Then a kernel
-walks over one block after the other (`WindowBlock`), with the rows around it that the calls look at
-(kernels/windows/halo.py). Calls that may look at any row of their partition need all of them in memory: these windows
-are tried in memory, and refused if that is not enough.
+A shard that is too large is split by the hash of PARTITION BY into partitions, possibly in files. Each is sorted and
+walked by itself, and split again if it is still too large and has several keys. What remains (a single window partition
+larger than memory, or no PARTITION BY) is sorted by runs in files (`sorts.py`) and written once more, in order, as
+blocks. The ends of partitions and peer groups are recorded on the way. Then a kernel walks one block after the other
+(`WindowBlock`), with the surrounding rows that the calls read (kernels/windows/halo.py). Calls that may read any row of
+their partition need all of them in memory: such windows are tried in memory, and refused if they do not fit.
 
-Memory: a share for sorting a partition (its rows as they came, in one piece, in order), or for making and merging runs;
-then some blocks. Cost: rows are written and read once for each level of partitions, and three times where runs are
+Memory: a share for sorting a partition (its rows as collected, concatenated, and sorted), or for making and merging
+runs; then some blocks. Cost: rows are written and read once per level of partitions, and three times if runs are
 made."""
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ if TYPE_CHECKING:
     from tsql.backends.local.run.execution import Execution
 
 COPIES = 3
-"""Rows of a job are held as they came, in one piece, and in order."""
+"""Rows of a job are held as collected, concatenated and sorted."""
 
 
 class Runs:
-    """Where the runs of rows with equal keys end, while blocks in order go by."""
+    """Tracks where runs of rows with equal keys end, while ordered blocks pass by."""
 
     def __init__(self, places: tuple[int, ...]):
         self.places = places
@@ -62,7 +61,7 @@ class Runs:
         self.before: list[pa.Array] = []
 
     def add(self, arrays: list[pa.Array]) -> None:
-        """Note the first row of the block with which a run begins."""
+        """Record the first row of the block that starts a new run."""
         rows = len(arrays[0])
         keys = [arrays[p] for p in self.places]
         if not self.firsts:
@@ -76,7 +75,7 @@ class Runs:
         self.rows += rows
 
     def ends(self) -> list[int]:
-        """For each block where the run of its last row ends."""
+        """For each block, where the run of its last row ends."""
         result, end = [], self.rows
         for first in reversed(self.firsts):
             result.append(end)
@@ -122,7 +121,7 @@ class SortedBlocks:
             del part, reserved
 
     def _around(self, number: int) -> tuple[int, int]:
-        """The first and the last block that must be in memory for the walk over one."""
+        """The first and the last block that must be in memory to walk this one."""
         first, end = self.starts[number], self.starts[number + 1]
         least, most = max(0, first - self.halo.before), min(self.rows, end + self.halo.behind)
         if self.halo.peers:
@@ -131,7 +130,7 @@ class SortedBlocks:
 
 
 def _moved(words: tuple[int, int, int, int], column: SourceColumn, rows: int) -> tuple[int, int, int, int]:
-    """The words of a column such that its first row has the number `rows`."""
+    """The words of a column, shifted so that its first row has the number `rows`."""
     data, aux, validity, bit = words
     width = {"bits": 0, "interval": 16}.get(column.layout.kind, BYTES[column.layout.machine])
     return (data - rows * width) % 2**64, aux, validity, bit - rows
@@ -150,26 +149,26 @@ def window_pipes(step: Step, below: Node, about: Lowering) -> tuple[Pipe, ...]:
 
 
 class WindowJobs:
-    """Makes jobs of the rows of a window step, or of another that walks sorted rows."""
+    """Makes jobs from the rows of a window step, or of another step that walks sorted rows."""
 
     def __init__(self, x: Execution):
         self.x = x
 
     def rows(self, step: Step, flow: Flow, wanted: tuple[OutputColumn, ...], computed: bool) -> list[list[AnyChunk]]:
-        """The rows by shard; shards are not put together, since each has partitions of its own."""
+        """The rows by shard. Shards are not combined, since each has its own partitions."""
         if isinstance(flow.data, ChunkData) and not flow.operators and not computed:
             return [list(one) for one in flow.data.chunks]
         return self.x.rows.collect(step, flow, wanted, "rows")
 
     def jobs(self, step: Step, shape: WindowShape, lists: list[list[AnyChunk]]) -> list[list[Job]]:
-        """The jobs of each shard; without a limit the rows of a shard are one."""
+        """The jobs of each shard. Without a memory limit, the rows of a shard are one job."""
         keeps = self.x.spill.active
         jobs: list[list[Job]] = [[] for _ in lists]
         tasks = min(self.x.threads, len(lists))
         halo = shape.halo
 
         def add(shape: WindowShape, shard: int, chunks: list[AnyChunk], level: int, whole: int) -> None:
-            """Make jobs of chunks that belong to a shard; `whole`: the bytes of that from which they were split."""
+            """Make jobs from chunks of a shard. `whole`: the bytes of the partition they were split from."""
             if not keeps or self._fits(shape, chunks, tasks):
                 jobs[shard].append(CollectedRows(shape, chunks, keeps))
             elif shape.partition_keys and (
@@ -183,7 +182,8 @@ class WindowJobs:
         for shard, chunks in enumerate(lists):
             add(shape, shard, chunks, 1, 0)
         while again:
-            # Shards that are too large are placed together, each by a worker; what is split again comes one by one.
+            # Shards that are too large are partitioned together, one worker each. Partitions that are split again
+            # come one by one.
             level = again[-1][3]
             together = again[:] if level == 1 else again[-1:]
             del again[-len(together) :]
@@ -195,7 +195,7 @@ class WindowJobs:
         return jobs
 
     def _needed(self, shape: WindowShape, chunks: list[AnyChunk]) -> int:
-        """The bytes that it takes to sort chunks."""
+        """The bytes needed to sort chunks."""
         return COPIES * bytes_of(chunks) + shape.working_bytes(sum(c.rows for c in chunks))
 
     def _fits(self, shape: WindowShape, chunks: list[AnyChunk], tasks: int) -> bool:
@@ -204,7 +204,7 @@ class WindowJobs:
     def _placed(
         self, step: Step, shape: WindowShape, lists: list[list[AnyChunk]], level: int, tasks: int
     ) -> tuple[WindowShape, list[list[list[AnyChunk]]]]:
-        """The rows of each list in partitions. They know their places in the input then, and need not be in its
+        """The rows of each list in partitions. Rows then carry their input positions, and need not be in input
         order."""
         share = self.x.spill.share(TABLE, tasks) or 0
         number = self._window_partitions(max(self._needed(shape, chunks) for chunks in lists), share)
@@ -222,7 +222,7 @@ class WindowJobs:
         )
 
     def _window_partitions(self, bytes: int, share: int) -> int:
-        """Into how many partitions rows should go that take so many bytes together; some will be larger than others."""
+        """How many partitions to split rows of this many bytes into. Some will be larger than others."""
         return (
             FORCED_PARTITIONS
             if self.x.spill.forced
@@ -230,7 +230,7 @@ class WindowJobs:
         )
 
     def _unsplit(self, step: Step, shape: WindowShape, chunks: list[AnyChunk], halo: Halo | None) -> Job:
-        """Rows that are too large together and are in one partition, or may be."""
+        """A job for rows that are too large and are, or may be, in a single partition."""
         if halo is None:
             return CollectedRows(shape, chunks, True)
         start = time.perf_counter()
@@ -238,7 +238,7 @@ class WindowJobs:
         if rows >= MOST_ROWS:
             raise too_many_rows(rows)
         if not shape.keys:
-            # All rows are peers, and stay in the order of the input.
+            # All rows are peers, and stay in input order.
             ends = [rows] * len(chunks)
             return SortedBlocks(shape, chunks, halo, ends, ends)
         partitions, peers = (

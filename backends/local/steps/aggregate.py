@@ -1,4 +1,4 @@
-"""Runs `aggregate`: groups in an array where the keys have few known values, otherwise in hash tables."""
+"""Runs `aggregate`: groups in an array if the keys have few known values, otherwise in hash tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLE = Way("groups in a hash table")
 
 
 class DenseProbe(Sink):
-    """Sees the keys of groups as they reach a sink, in a dry run, and knows whether they have few known values."""
+    """Sees the group keys that reach a sink, in a dry run, and tells whether they have few known values."""
 
     needs_probe = True
 
@@ -34,7 +34,7 @@ class DenseProbe(Sink):
 
 @runs(Aggregate)
 class AggregateStep(LocalStep[Aggregate]):
-    """Gathers groups; the next pipeline reads them where they lie."""
+    """Builds groups. The next pipeline reads them in place."""
 
     @classmethod
     def lower(cls, step: Aggregate, inputs: tuple[Node, ...], about: Lowering) -> Shape:
@@ -56,17 +56,17 @@ class AggregateStep(LocalStep[Aggregate]):
         else:
             by, calls = step.by, step.calls
         equal = x.run.settings.equal_hashes
-        # Where rows are multiplied the dataset's number of rows bounds nothing.
+        # If rows are multiplied, the dataset's row count is no bound.
         multiplied = any(o.multiplies for o in flow.operators)
 
         def grouping() -> Grouping:
             return Grouping(by, calls, step.phase, None if multiplied else row_bound(flow.data.rows), equal)
 
         def make(known: bool = True) -> AggregateSink:
-            # Of rows that come back from a file no bounds are known.
+            # Rows that are read back from a file have no known bounds.
             return make_sink(grouping(), dense and known)
 
-        # Many shards are there to keep each table small: an array for all keys in each would not be.
+        # Many shards exist to keep each table small. An array for all keys in each shard would not be small.
         small_tables = flow.data.shards > x.graph.shards and (step.groups or 0) > DENSE_GROUPS
         may_be_dense = bool(by) and not equal and not small_tables
         likely = step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None
@@ -79,8 +79,7 @@ class AggregateStep(LocalStep[Aggregate]):
         return x.part(SpillingGroups).groups(step, flow, by, calls, make, expected)
 
     def _is_dense(self, step: Aggregate, flow: Flow, grouping: Grouping, expected: int | None) -> bool:
-        """Whether the keys, as they reach the sink, have few known values; found by a dry run over them, once for a
-        layout."""
+        """Whether the keys that reach the sink have few known values. Found by a dry run, once per layout."""
         kept, source = self.x.kernels.dense, flow.data.empty_source()
         operators = tuple(o.signature for o in flow.operators)
         signature = (id(step), "dense", source.columns, type(source), operators, expected)
@@ -94,7 +93,7 @@ class AggregateStep(LocalStep[Aggregate]):
 
 
 def _expected_groups(step: Aggregate, flow: Flow) -> int:
-    """Groups per shard: the planner's estimate, held down by the rows that there are."""
+    """The expected groups per shard: the planner's estimate, limited by the number of rows."""
     if not step.groups:
         return 0
     shards = 1 if step.phase == "partial" else flow.data.shards

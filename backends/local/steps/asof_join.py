@@ -9,4 +9,4 @@ from tsql.planner.physical.operators.asof_join import AsofJoin
 
 @runs(AsofJoin)
 class AsofJoinStep(HashJoinStep):
-    """The nearest entry is found by a search in the group of its key."""
+    """Finds the nearest entry by a search in the group of the key."""

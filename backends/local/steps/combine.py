@@ -1,8 +1,8 @@
-"""Runs `combine`: the panes of each shard are collected and sorted, and a kernel walks them once and gives windows.
+"""Runs `combine`: the panes of each shard are collected and sorted, and a kernel walks them once to produce windows.
 
 Memory and spilling are those of a window step (`window.py`, `spill/windows.py`): a shard whose panes do not fit is
-split by its keys; the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted: they
-are walked where they lie."""
+split by its keys, and the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted,
+but walked in place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IN_PLACE = Way("panes walked where they lie", "they are groups in arrays")
 SORTED = Way("panes collected and sorted")
 
 MORSEL_PLACES = 1 << 15
-"""So many places of an array are looked at for a morsel, or those of one key."""
+"""Array places per morsel, or those of one key if it has more."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class PaneShape(WindowShape):
 
 
 class PaneData(WindowData):
-    """The windows of a combine step; a shard is walked by one worker."""
+    """The windows of a combine step. A shard is walked by one worker."""
 
     def __init__(self, step: Combine, *given: object):
         super().__init__(step, *given)
@@ -67,8 +67,8 @@ class PaneData(WindowData):
 
 
 class GroupPaneData(Dataset):
-    """The windows of a combine step whose panes are groups in arrays: those of all workers in one shard, or in the
-    shards into which the groups are cut."""
+    """The windows of a combine step whose panes are groups in arrays: the panes of all workers in one shard, or in the
+    shards that the groups are split into."""
 
     ready = True
 
@@ -88,8 +88,8 @@ class GroupPaneData(Dataset):
         )
 
     def _morsels(self, runs: Iterable[tuple[int, int]]) -> Morsels:
-        """The keys of runs, so many at a time that workers find enough to do. The rows of a morsel are the places that
-        are looked at."""
+        """Morsels over the keys of runs, small enough to keep all workers busy. A morsel's rows are the places it
+        scans."""
         panes, arrays, morsels = self.scan.sink.cards[self.scan.pane], len(self.arrays), Morsels(1)
         most = max(1, MORSEL_PLACES // panes)
         for first, count in runs:
@@ -114,7 +114,7 @@ class GroupPaneData(Dataset):
 
 
 class SpreadPanes(BlockData):
-    """The same windows; all workers take keys from one counter."""
+    """The same windows. All workers take keys from one counter."""
 
     positioned = by_morsel = False
 
@@ -123,7 +123,7 @@ class SpreadPanes(BlockData):
         self.parts = [(data.scan, data.all_keys(), ctypes.c_int64(0))]
 
     def waves(self, threads: int, small: bool = False) -> Iterator[BlockData]:
-        """All at once: who has read the first wave lets go of the arrays."""
+        """All at once: the consumer of the first wave frees the arrays."""
         yield self
 
     def release(self) -> None:
@@ -132,7 +132,7 @@ class SpreadPanes(BlockData):
 
 @runs(Combine)
 class CombineStep(LocalStep[Combine]):
-    """Makes windows of panes."""
+    """Makes windows from panes."""
 
     @classmethod
     def lower(cls, step: Combine, inputs: tuple[Node, ...], about: Lowering) -> Shape:
@@ -165,7 +165,7 @@ class CombineStep(LocalStep[Combine]):
         )
 
     def _in_place(self, step: Combine, flow: Flow) -> GroupPaneData | None:
-        """The windows of panes that lie in arrays; None if they do not, or are kept in other memory besides."""
+        """The windows of panes in arrays; None if they are not in arrays, or also use other memory."""
         groups = flow.data
         data = groups.data if isinstance(groups, SlicedGroups) else groups
         is_whole = isinstance(groups, SlicedGroups) or groups.shards == 1

@@ -1,4 +1,4 @@
-"""Runs `expand`: each row once for each grouping set, inside of the pipeline."""
+"""Runs `expand`: outputs each row once per grouping set, inside the pipeline."""
 
 from __future__ import annotations
 

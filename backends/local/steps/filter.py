@@ -1,4 +1,4 @@
-"""Runs `filter`: an operator of the pipeline that its rows pass."""
+"""Runs `filter`: an operator inside the pipeline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FilterStep(LocalStep[Filter]):
         return flow.then(self._operator(node.step, predicate), node.step.schema)
 
     def _operator(self, step: Filter, predicate: Expr) -> kernel_filter.Filter:
-        """The filter of a step; it looks at its predicate more closely than every run should."""
+        """The filter of a step. Making one analyses the predicate, which is too slow to repeat in every run."""
         kept = self.x.kernels.filters
         known = kept.get(id(step))
         if known is None or known.predicate is not predicate:

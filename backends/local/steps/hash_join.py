@@ -1,4 +1,4 @@
-"""Runs `hash_join`: one side is built into tables (`join/`), the rows of the other look for their partners in them."""
+"""Runs `hash_join`: one side is built into tables (`join/`), and the rows of the other side probe them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 @runs(HashJoin)
 class HashJoinStep(LocalStep[HashJoin]):
-    """Builds and probes. `kept` are the tables of joins that serve all rounds of a recursion, by id of
-    the node."""
+    """Builds and probes. `kept` has the tables of joins that serve all rounds of a recursion, by id of the node."""
 
     def __init__(self, x: Execution):
         super().__init__(x)
@@ -60,7 +59,7 @@ class HashJoinStep(LocalStep[HashJoin]):
         return self.joined(node, node.step)
 
     def joined(self, node: Node, step: HashJoin) -> Flow:
-        """The rows of a join; `step` may be another way to say that of the node."""
+        """The rows of a join. `step` may be an equivalent form of the node's step."""
         x, at = self.x, 0 if step.build == "left" else 1
         build_keys, probe_keys = step.sides(at)
         if innermost((*step.range, *(() if step.condition is None else (step.condition,)))):

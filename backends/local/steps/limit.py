@@ -1,4 +1,4 @@
-"""Runs `limit`: rows are collected until there are enough, and cut."""
+"""Runs `limit`: rows are collected until there are enough, and then cut."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tsql.kernels.expr.errors import ExecutionError
 from tsql.planner.physical.operators.limit import Limit
 
 MOST = 2**62
-"""More rows than this are all rows."""
+"""A limit above this means all rows."""
 
 
 @runs(Limit)
 class LimitStep(LocalStep[Limit]):
-    """Keeps the first rows behind an offset."""
+    """Keeps the first rows after an offset."""
 
     @classmethod
     def lower(cls, step: Limit, inputs: tuple[Node, ...], about: Lowering) -> Shape:

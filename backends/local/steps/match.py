@@ -1,7 +1,7 @@
 """Runs row patterns: the rows of each shard are collected and sorted like those of a window, and a kernel walks them.
 
-The kernel is a source (kernels/operators/match.py), so that what follows runs in the same pass. A shard that does not
-fit memory is placed in parts by the hash of PARTITION BY (`spill/windows.py`); a single partition must fit, since a
+The kernel is a source (kernels/operators/match.py), so that the following operators run in the same pass. A shard that
+does not fit in memory is split by the hash of PARTITION BY (`spill/windows.py`). A single partition must fit, since a
 match may reach from its first row to its last."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tsql.planner.physical.operators.match import Match
 
 @dataclass(frozen=True)
 class MatchShape(WindowShape):
-    """The columns that were collected, and the pattern to be found in them."""
+    """The collected columns, and the pattern to find in them."""
 
     spec: MatchSpec | None = None
 
@@ -45,11 +45,11 @@ class MatchData(WindowData):
     def __init__(self, *args, overlaps: bool):  # type: ignore[no-untyped-def]
         super().__init__(*args)
         if overlaps:
-            # A row may be in many matches: the number of the input's rows bounds nothing.
+            # A row may be in many matches, so the number of input rows is no bound.
             self.rows = None
 
     def spread(self, tasks: int) -> Dataset:
-        """A search goes on where the one before it ended: a shard is walked by one."""
+        """Each search continues where the previous one ended, so a shard is walked by one worker."""
         return Dataset.spread(self, tasks)
 
 
@@ -71,8 +71,8 @@ class MatchStep(LocalStep[Match]):
         extra: dict[Expr, Column] = {}
 
         def column(expr: Expr) -> Expr:
-            """What the kernel reads in the place of an expression: rows are sorted by columns, and a host computes
-            ahead."""
+            """What the kernel reads instead of an expression: a column, if rows are sorted by it or the host computes
+            it."""
             found = known[expr]
             if isinstance(found, Column | Literal | Parameter) or (found == expr and expr not in keys):
                 return found

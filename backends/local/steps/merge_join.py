@@ -1,4 +1,4 @@
-"""Runs `merge_join`: rows walk along a sorted table; where memory is limited, as a hash join, which can spill."""
+"""Runs `merge_join`: rows walk along a sorted table. If memory is limited it runs as a hash join, which can spill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tsql.planner.physical.operators.merge_join import MergeJoin
 
 @runs(MergeJoin)
 class MergeJoinStep(HashJoinStep):
-    """Another way to say a hash join."""
+    """Runs as a variant of the hash join."""
 
     @classmethod
     def lower(cls, step: MergeJoin, inputs: tuple[Node, ...], about: Lowering) -> Shape:

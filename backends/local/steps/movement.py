@@ -35,12 +35,12 @@ SLICED = Way("groups cut where they lie", "they are in arrays, and nobody relies
 MOVED = Way("rows written to their shards")
 
 MakeSink = Callable[[tuple[OutputColumn, ...], int | None, int], Partition]
-"""A sink for columns, an expected number of rows per shard and worker, and the rows of the largest chunk."""
+"""Makes a sink from columns, an expected number of rows per shard and worker, and the rows of the largest chunk."""
 
 
 @runs(Rekey)
 class RekeyStep(LocalStep[Rekey]):
-    """Says by what rows will be placed, and does nothing."""
+    """Changes the key that rows will be placed by. Moves nothing."""
 
     counts_rows = False
 
@@ -54,7 +54,8 @@ class RekeyStep(LocalStep[Rekey]):
 
 @runs(Gather)
 class GatherStep(LocalStep[Gather]):
-    """All rows in one shard. Groups are merged as they are read; of a scan no more than a limit asks for is read."""
+    """All rows in one shard. Groups are merged as they are read. Below a limit, only as much of a scan is read as
+    needed."""
 
     counts_rows = False
 
@@ -62,7 +63,7 @@ class GatherStep(LocalStep[Gather]):
     def lower(cls, step: Gather, inputs: tuple[Node, ...], about: Lowering) -> Shape:
         below, users = inputs[0], about.users_of(step)
         if not users or below.lies is Lies.GROUPS or below.is_in_columns:
-            # The last gather only hands out what is there.
+            # The last gather only passes its input on.
             copies = Pipe("collect", described(step), when="every shard has all rows")
             return Shape(pipes=(copies,) if not users and below.is_replicated and below.has_operators else ())
         if not all(isinstance(u, Limit) and not u.is_percentage for u in users):
@@ -76,21 +77,21 @@ class GatherStep(LocalStep[Gather]):
         return self.gathered(node.step, self.x.flow(node.inputs[0]), self._rows_asked(node))
 
     def gathered(self, step: Step, flow: Flow, limit: int | None = None) -> Flow:
-        """The rows of a flow in one shard; `limit`: more of them are not needed."""
+        """The rows of a flow in one shard. `limit`: no more rows than this are needed."""
         x = self.x
         if isinstance(flow.data, GroupData):
             merged = GroupData(flow.data.sink, flow.data.states, x.shared, flow.data.origin, merged=True)
             return Flow(merged, flow.schema, flow.operators)
         if limit is not None and isinstance(flow.data, SourceData | BlockData):
             return self._first(step, flow, limit)
-        # Of copies one is taken before anything is collected: afterwards rows of all shards may be in one list.
+        # Take one of several copies before collecting: afterwards, rows of all shards may be in one list.
         collected = x.rows.collected(step, one_copy(flow), limit, together=True)
         chunks = [c for one in collected.data.chunks for c in one]
         return Flow(ChunkData(collected.data.columns, [chunks], x.spill.morsel_rows()), flow.schema)
 
     def _first(self, step: Step, flow: Flow, limit: int) -> Flow:
-        """The first rows of a scan, and some more: it is read in waves until there are enough. Where a row may become
-        many, no more than that are kept of a morsel."""
+        """The first rows of a scan, and perhaps some more: it is read in waves until there are enough. If a row may
+        become many, at most `limit` rows of a morsel are kept."""
         columns = columns_of(flow.schema)
         chunks: list[AnyChunk] = []
         most = limit if any(o.multiplies for o in flow.operators) else None
@@ -102,7 +103,7 @@ class GatherStep(LocalStep[Gather]):
         return self.x.rows.chunk_flow(columns, [chunks], flow)
 
     def _rows_asked(self, node: Node) -> int | None:
-        """How many rows the users of a node take at most, where all of them are limits."""
+        """The most rows that the users of a node need, if all of them are limits."""
         limits = [u.step for u in node.users if isinstance(u.step, Limit) and not u.step.is_percentage]
         parameters = self.x.run.parameters
         asked = [(row_count(s.count, parameters), row_count(s.offset, parameters) or 0) for s in limits]
@@ -112,7 +113,7 @@ class GatherStep(LocalStep[Gather]):
 
 @runs(Reshard)
 class ReshardStep(LocalStep[Reshard]):
-    """Whole chunks, in turn, to each shard."""
+    """Deals whole chunks to the shards in turn."""
 
     counts_rows = False
 
@@ -132,7 +133,7 @@ class ReshardStep(LocalStep[Reshard]):
 
 @runs(Broadcast)
 class BroadcastStep(LocalStep[Broadcast]):
-    """All rows in each shard: the same chunks. A join that builds them looks at its input itself (`hash_join.py`)."""
+    """All rows in each shard, as the same chunks. A join that builds them reads its input itself (`hash_join.py`)."""
 
     counts_rows = False
 
@@ -151,13 +152,13 @@ class BroadcastStep(LocalStep[Broadcast]):
 
 
 class SendingStep(LocalStep[Step]):
-    """Base of the steps that write each row to shards."""
+    """Base of the steps that write each row to chosen shards."""
 
     counts_rows = False
 
     def send(self, step: Step, flow: Flow, shards: int, make: MakeSink, leaves_open: bool = False) -> Flow:
-        """The rows in the shards to which a sink writes them. `leaves_open`: its chunks are ended when all of the input
-        has been read."""
+        """The rows in the shards that a sink writes them to. `leaves_open`: chunks are ended once all input has been
+        read."""
         x, columns = self.x, columns_of(flow.schema)
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
@@ -188,7 +189,7 @@ class SendingStep(LocalStep[Step]):
 
 @runs(Redistribute)
 class RedistributeStep(SendingStep):
-    """Rows of one key to one shard."""
+    """Sends all rows of a key to one shard."""
 
     @classmethod
     def lower(cls, step: Redistribute, inputs: tuple[Node, ...], about: Lowering) -> Shape:
@@ -204,7 +205,7 @@ class RedistributeStep(SendingStep):
         if cut is not None:
             return replace(flow, data=cut)
         keeps_order = _keeps_order(node)
-        # Where nothing is taken away in between, the batches of a source fill the same chunks.
+        # If nothing is taken out in between, the batches of a source fill the same chunks.
         leaves_open = not keeps_order and not x.spill.active and not x.interpret
         key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in names)
         make = partial(
@@ -220,7 +221,7 @@ class RedistributeStep(SendingStep):
         return self.send(step, flow, shards, sink, leaves_open)
 
     def _gains_from_near_keys(self, node: Node, flow: Flow, key: tuple[str, ...], shards: int) -> bool:
-        """Whether the rows are sorted by an integer key: keys that are near each other are counted out."""
+        """Whether the users sort the rows by an integer key: keys close to each other are then sorted by counting."""
         users = [u.step for u in node.users]
         if not users or not all(isinstance(u, Combine) and u.by == key for u in users):
             return False
@@ -231,7 +232,7 @@ class RedistributeStep(SendingStep):
 
 @runs(Multicast)
 class MulticastStep(SendingStep):
-    """Each row to the shards that its expressions name."""
+    """Sends each row to the shards named by its expressions."""
 
     @classmethod
     def lower(cls, step: Multicast, inputs: tuple[Node, ...], about: Lowering) -> Shape:
@@ -250,12 +251,12 @@ class MulticastStep(SendingStep):
 
 
 def is_built(step: Broadcast, user: Step) -> bool:
-    """Whether a join builds one table, for all shards, of rows that are broadcast between them."""
+    """Whether a join builds one table, shared by all shards, from these broadcast rows."""
     return step.scope == "local" and isinstance(user, HashJoin) and user.inputs[user.build == "right"] is step
 
 
 def _key(step: Step) -> tuple[str, ...]:
-    """The key that the rows of a step's input carry, by the names that they have there."""
+    """The key of a step's input rows, by the column names of the input."""
     known: dict[int, Properties] = {}
     for below in step.inputs[0].walk():
         known[id(below)] = below.provides(tuple(known[id(i)] for i in below.inputs), 1)
@@ -263,8 +264,7 @@ def _key(step: Step) -> tuple[str, ...]:
 
 
 def _keeps_order(node: Node) -> bool:
-    """Whether a consumer of rows that move depends on the order of rows; most aggregates do not, and windows of panes
-    do not."""
+    """Whether a consumer depends on the order of moved rows. Most aggregates and windows of panes do not."""
 
     def is_free(user: Step) -> bool:
         groups = isinstance(user, Aggregate) or (isinstance(user, Combine) and user.windows.kind != "rows")

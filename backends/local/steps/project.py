@@ -1,4 +1,4 @@
-"""Runs `project`: an operator of the pipeline that its rows pass."""
+"""Runs `project`: an operator inside the pipeline."""
 
 from __future__ import annotations
 

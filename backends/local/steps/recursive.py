@@ -1,9 +1,9 @@
-"""Runs `recursive`: rounds of the second input, each over the rows of the round before.
+"""Runs `recursive`: rounds of the second input, each over the rows of the previous round.
 
-The rounds run while their rows are asked for, so a consumer that stops (LIMIT) ends a recursion that would not. Steps
-of the second input that do not depend on the working table are computed once, and so are the tables of joins over them:
-the graph marks both (`lower/lower.py`). Everything else of a round is freed when it is over. UNION keeps the rows that
-have been there in a table of groups: the groups that a round adds are its new rows."""
+Rounds run as their rows are requested, so a consumer that stops (LIMIT) ends an infinite recursion. Steps of the second
+input that do not depend on the working table are computed once, and so are the join tables over them: the graph marks
+both (`lower/lower.py`). Everything else is freed at the end of a round. UNION keeps the rows seen so far in a group
+table: the groups that a round adds are its new rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tsql.backends.local.run.execution import Execution
 
 COLLECTED_AT = 24
-"""Where the shared words have the number of rows that a limit counts."""
+"""Offset in the shared words of the number of rows that a limit counts."""
 
 
 class Rounds(Dataset):
@@ -52,7 +52,7 @@ class Rounds(Dataset):
             yield Part(self.source, morsels, (number,))
 
     def morsels(self, chunks: list[Chunk], position: int = 0) -> tuple[Morsels, int]:
-        """The morsels of chunks, and the position behind them."""
+        """The morsels of chunks, and the position after them."""
         morsels = Morsels(len(self.columns))
         for chunk in chunks:
             for start, rows, arrays in slices(chunk.arrays, chunk.rows, self.rounds.x.run.settings.batch_rows):
@@ -62,7 +62,7 @@ class Rounds(Dataset):
 
 
 class SeenRows:
-    """The rows of a recursion by UNION: each once, in the order in which they came."""
+    """The rows of a recursion with UNION: each once, in the order of arrival."""
 
     def __init__(self, x: Execution, step: Recursive, data: Rounds):
         self.x, self.step, self.data = x, step, data
@@ -80,7 +80,7 @@ class SeenRows:
         self.count = 0
 
     def add(self, chunks: list[Chunk]) -> list[Chunk]:
-        """Those of the rows that have not been there."""
+        """The rows that have not been seen before."""
         self.context.counter.value = 0
         self.code.run(self.context, self.data.morsels(chunks)[0])
         morsels, start = Morsels(1), 0
@@ -127,7 +127,7 @@ class RecursiveStep(LocalStep[Recursive]):
         x, step = self.x, node.step
         columns = columns_of(step.schema)
         if x.dry:
-            # `explain` is shown the kernels of one round.
+            # `explain` shows the kernels of one round.
             first, body = node.inputs
             x.rows.collect(step, x.flow(first), _renamed(columns, first.step), "first")
             for working in working_tables(node.step):
@@ -140,7 +140,7 @@ class RecursiveStep(LocalStep[Recursive]):
         return ChunkData(tuple(c.source() for c in columns), [chunks], self.x.run.settings.batch_rows)
 
     def rounds(self, node: Node, columns: tuple[OutputColumn, ...]) -> Iterator[list[Chunk]]:
-        """The rows of each round; none is empty."""
+        """The rows of each round. No round is empty."""
         x, (first, body) = self.x, node.inputs
         working = working_tables(node.step)
         again = dependent(body.step, {id(w) for w in working})
@@ -165,8 +165,7 @@ class RecursiveStep(LocalStep[Recursive]):
                 seen.release()
 
     def _round(self, step: Recursive, source: Node, columns: tuple[OutputColumn, ...], role: str) -> list[Chunk]:
-        """The rows of one round, and nothing left of what it took to compute them. A limit above counts rows of its
-        own."""
+        """The rows of one round. Everything else it used is freed. A limit above counts its own rows."""
         x = self.x
         x.run.check()
         limit = ctypes.c_int64.from_address(x.shared.address + COLLECTED_AT)
@@ -178,7 +177,7 @@ class RecursiveStep(LocalStep[Recursive]):
 
 
 def _renamed(columns: tuple[OutputColumn, ...], source: Step) -> tuple[OutputColumn, ...]:
-    """The columns of a step under the names of others."""
+    """The columns of a step under other names."""
     return tuple(
         OutputColumn(c.name, Column(f.name, f.type, f.nullable)) for c, f in zip(columns, source.schema, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Runs `replicate`: each row as often as an expression says, inside of the pipeline."""
+"""Runs `replicate`: repeats each row as often as an expression says, inside the pipeline."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs `sample`: rows with small random numbers, inside of the pipeline; so many rows by a heap, or by a choice among
-all of them."""
+"""Runs `sample`. A percentage keeps rows with small random numbers, inside the pipeline. An exact number of rows uses a
+heap, or a choice among all rows."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class SampleStep(LocalStep[Sample]):
         step, flow = node.step, self.x.flow(node.inputs[0])
         seed = step.seed if step.seed is not None else random.getrandbits(31)
         if any(o.multiplies for o in flow.operators) or not flow.data.positioned:
-            # A row's random number is made of its position, which rows of one origin share.
+            # A row's random number is computed from its position, which multiplied rows share.
             flow = self.x.rows.collected(step, flow)
         if isinstance(flow.data, ChunkData):
-            # Every task counts the rows that it has collected from 0.
+            # Every task numbers its collected rows from 0.
             seed += self.x.task
         name = f"#seed of {step.name}"
         self.x.run.parameters = {**self.x.run.parameters, name: seed}
@@ -58,8 +58,8 @@ class SampleStep(LocalStep[Sample]):
         )
 
     def _exact_sample(self, step: Sample, flow: Flow, seed_name: str, seed: int) -> Flow:
-        """So many rows: those with the least random numbers, or for a percentage and many rows a choice among all of
-        them."""
+        """An exact number of rows: those with the smallest random numbers. For a percentage, or many rows, a choice
+        among all rows."""
         if step.rows is not None and step.rows <= LARGEST:
             columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
             keys = (SortKey(Column(RANDOM, BIGINT, False), False, False),)

@@ -1,4 +1,4 @@
-"""Runs `scan`: the rows of a table in memory, by blocks or by ranges, or of a source, split by split."""
+"""Runs `scan`: an in-memory table, by blocks or by ranges, or a source, split by split."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tsql.planner.physical.operators.scan import Scan
 
 @runs(Scan)
 class ScanStep(LocalStep[Scan]):
-    """The source of a pipeline. Its rows are counted where they are read."""
+    """The source of a pipeline. Rows are counted as they are read."""
 
     counts_rows = False
 

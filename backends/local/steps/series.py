@@ -1,4 +1,4 @@
-"""Runs `series`: numbers that are made as they are read, or for each row of an input a row for each value."""
+"""Runs `series`: numbers generated as they are read, or one row per value for each input row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY_US = 86_400_000_000
 
 
 class SeriesData(SourceData):
-    """A series of numbers: workers take parts of it in order, and nothing is stored."""
+    """A series of numbers. Workers take parts of it in order, and nothing is stored."""
 
     def __init__(self, name: str, dtype: Type, first: int, step: int, rows: int, shards: int, batch_rows: int):
         last = first + max(0, rows - 1) * step
@@ -46,7 +46,7 @@ class SeriesData(SourceData):
         return self.scan
 
     def waves(self, threads: int, small: bool = False) -> Iterator[SeriesData]:
-        """The same rows in several datasets; the first are small, for consumers that stop early."""
+        """The same rows as several datasets. The first ones are small, for consumers that stop early."""
         start, size = 0, FIRST_WAVE_ROWS
         while start < self.rows or start == 0:
             wave = copy(self)
@@ -55,7 +55,7 @@ class SeriesData(SourceData):
             start, size = start + size, size if small else min(size * 4, threads * self.part_rows)
 
     def _take(self) -> tuple[int, int] | None:
-        """The first row of a part and the one behind its last."""
+        """The first row of a part, and the row after its last."""
         with self._lock:
             start = self._at
             self._at = min(self._end, start + self.part_rows)
@@ -100,7 +100,7 @@ class SeriesStep(LocalStep[Series]):
             size = days * DAY_US + micros
             is_regular = not months and days * micros >= 0 and kernel_series.INFINITY not in (abs(first), abs(last))
             if not is_regular:
-                # Months have no fixed length; and the kernel says what is wrong with other steps.
+                # Months have no fixed length. Other irregular steps are reported by the kernel.
                 one = Flow(ChunkData((), [[Chunk((0,), 1, [])]] + [[] for _ in range(shards - 1)]), Schema(()))
                 return one.then(operator, step.schema)
         if size == 0:

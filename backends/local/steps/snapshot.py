@@ -1,10 +1,10 @@
-"""Runs groupings of lifetimes: the rows of each shard are collected and sorted by (keys, start), as those of a window
-are, and a kernel walks them once (kernels/operators/snapshot.py). It is a source, so that what follows runs in the same
-pass.
+"""Runs groupings of lifetimes: the rows of each shard are collected and sorted by (keys, start), like those of a
+window, and a kernel walks them once (kernels/operators/snapshot.py). The kernel is a source, so that the following
+operators run in the same pass.
 
-Rows that do not fit memory are placed in partitions by the hash of the keys and sorted and walked part by part
+Rows that do not fit in memory are partitioned by the hash of the keys, and sorted and walked one partition at a time
 (`spill/windows.py`). The rows of one group are walked together: a group that does not fit is tried in memory, and
-refused if that is not enough."""
+refused if it does not fit."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tsql.planner.logical.calls import map_call
 from tsql.planner.physical.operators.snapshot import Snapshot
 
 MOST_RESULTS = 2
-"""A row makes at most so many results: one begins when it starts, and one when it ends."""
+"""The most results per row: one begins when it starts, and one when it ends."""
 
 
 @dataclass(frozen=True)
 class SortedLifetimes(WindowShape):
-    """The rows of a snapshot step, as those of a window without calls."""
+    """The rows of a snapshot step, like those of a window without calls."""
 
     snapshot: SnapshotShape | None = None
 
@@ -54,7 +54,7 @@ class SnapshotData(WindowData):
 
 @runs(Snapshot)
 class SnapshotStep(LocalStep[Snapshot]):
-    """Gives one row per group and maximal time in which its results do not change."""
+    """Outputs one row per group and maximal period in which its results do not change."""
 
     @classmethod
     def lower(cls, step: Snapshot, inputs: tuple[Node, ...], about: Lowering) -> Shape:
@@ -69,7 +69,7 @@ class SnapshotStep(LocalStep[Snapshot]):
         extra: dict[Expr, Column] = {}
 
         def column(expr: Expr) -> Expr:
-            """What the kernel reads in the place of an expression: a column, unless it is the same for all rows."""
+            """What the kernel reads instead of an expression: a column, unless it is constant."""
             expr = known[expr]
             if isinstance(expr, Column | Literal | Parameter):
                 return expr

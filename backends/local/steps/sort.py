@@ -1,4 +1,4 @@
-"""Runs `sort`: the first rows by heaps where there is a limit, then all that are left by a sort of the host."""
+"""Runs `sort`: with a limit, heaps keep the first rows; the remaining rows are sorted by the host."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tsql.planner.physical.movement import Gather
 from tsql.planner.physical.operators.sort import Sort
 
 FEW_PER_SHARD = 1000
-"""So few rows of each shard are sorted at once: another heap would be another kernel to compile."""
+"""Up to this many rows per shard are sorted directly: a heap would need another kernel."""
 
 
 @runs(Sort)
 class SortStep(LocalStep[Sort]):
-    """Puts rows in order. phase=partial only keeps the first rows of each shard, in no order."""
+    """Puts rows in order. phase=partial only keeps the first rows of each shard, unordered."""
 
     @classmethod
     def lower(cls, step: Sort, inputs: tuple[Node, ...], about: Lowering) -> Shape:
@@ -42,14 +42,14 @@ class SortStep(LocalStep[Sort]):
             with x.states.attempt() as attempt:
                 flow = self._top(node, flow, keys, limit)
             if attempt.failed:
-                # The rows that a heap would hold do not fit: all are sorted, in files if need be.
+                # The rows of a heap do not fit: all rows are sorted, in files if necessary.
                 flow = replace(flow, data=flow.data.again())
         if step.phase == "partial":
             return flow
         return x.part(Sorts).sorted(step, flow, keys, step.schema, limit)
 
     def _top(self, node: Node, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
-        """The first rows of each shard, by heaps; they come out in no order."""
+        """The first rows of each shard, by heaps. They are unordered."""
         x = self.x
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
         flow = flow if relies_on_hashes(node, x.graph.hands_out_shards) else x.pipelines.coalesced(flow)

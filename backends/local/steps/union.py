@@ -1,4 +1,4 @@
-"""Runs `union`: the rows of each input are collected under the names of the first."""
+"""Runs `union`: the rows of each input are collected under the column names of the first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tsql.planner.physical.operators.union import Union
 
 @runs(Union)
 class UnionStep(LocalStep[Union]):
-    """Puts rows behind each other, shard by shard."""
+    """Appends rows, shard by shard."""
 
     @classmethod
     def lower(cls, step: Union, inputs: tuple[Node, ...], about: Lowering) -> Shape:

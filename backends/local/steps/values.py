@@ -1,4 +1,4 @@
-"""Runs `values`: constants become columns; a row with computed constants is a projection of one row."""
+"""Runs `values`: constants become columns. A row with computed constants is a projection of one row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tsql.planner.physical.operators.values import Values
 
 @runs(Values)
 class ValuesStep(LocalStep[Values]):
-    """Rows that the plan states."""
+    """Rows that are given in the plan."""
 
     @classmethod
     def lower(cls, step: Values, inputs: tuple[Node, ...], about: Lowering) -> Shape:

@@ -1,9 +1,8 @@
 """Runs window functions: the rows of each shard are collected and sorted, and a kernel walks them once.
 
-The kernel is a source (kernels/operators/window.py), so that what follows (a filter of QUALIFY, a projection) runs in
-the same pass. How rows are sorted and shared by threads: `sort/window_data.py`; where they do not fit memory:
-`spill/windows.py`.
-"""
+The kernel is a source (kernels/operators/window.py), so that the following operators (a QUALIFY filter, a projection)
+run in the same pass. Sorting and sharing rows between threads: `sort/window_data.py`. Rows that do not fit in memory:
+`spill/windows.py`."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ class WindowStep(LocalStep[Window]):
         extra: dict[Expr, Column] = {}
 
         def column(expr: Expr) -> Expr:
-            """What the kernel reads in the place of an expression: a column, unless it is the same for all rows."""
+            """What the kernel reads instead of an expression: a column, unless it is constant."""
             expr = known[expr]
             if isinstance(expr, Column | Literal | Parameter):
                 return expr
