@@ -30,7 +30,7 @@ UNTOUCHED_BY_DISTINCT = {
     "min", "max", "first", "last", "any_value", "arbitrary", "bool_and", "bool_or", "bit_and", "bit_or", "arg_min",
     "arg_max", "min_by", "max_by", "argmin", "argmax",
 }  # fmt: skip
-"""Aggregates to which it makes no difference how often a value occurs; DISTINCT is dropped, as DuckDB does."""
+"""Aggregates that ignore duplicates. DISTINCT is dropped for them, as in DuckDB."""
 BIT_AGGREGATES = ("bit_and", "bit_or", "bit_xor")
 QUANTILES = ("quantile_cont", "quantile_disc")
 PERCENTILE_RANGE = "PERCENTILEs can only take parameters in the range [0, 1]"
@@ -64,7 +64,7 @@ def _resolve(registry: Registry, name: str, args: list[Expr]) -> tuple[object, t
 
 
 def literal_of(arg: Expr) -> int | str | None:
-    """What a registry may know of an argument that still adapts: the integer, or "string"; None for anything else."""
+    """The value of an untyped literal for overload resolution: the integer, or "string". None for anything else."""
     if is_bare_string(arg):
         return "string"
     return arg.value if isinstance(arg, Bare) else None
@@ -105,7 +105,7 @@ ELSEWHERE = {
     "to_date": "strptime(text, format)::DATE",
     "approx_distinct": "approx_count_distinct(x)",
 }
-"""What other engines call functions that are here by another name, and look like none of ours."""
+"""Names that other engines use for our functions, where the spelling is too different for a near-name hint."""
 
 
 def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], node: exp.Expr) -> Exception:
@@ -168,7 +168,7 @@ def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None, 
             )
         arguments = []
     args = [inner.operand(argument) for argument in arguments]
-    # A bare NULL is taken as INTEGER first: that is the type which the column of the result has.
+    # A bare NULL is tried as INTEGER first: the result column has that type.
     typed = [coerce(arg, BIGINT if name in BIT_AGGREGATES else INTEGER) if arg.type == NULL else arg for arg in args]
     found = _resolve(AGGREGATES, name, typed) or _resolve(AGGREGATES, name, args)
     if found is None:
