@@ -70,8 +70,7 @@ class Node:
         return columns_of(self.expressions())
 
     def walk(self) -> Iterator[Node]:
-        """This node and everything below it, users first; one that has several users comes once, at the first of
-        them."""
+        """This node and everything below it, users before inputs. A shared node comes once, at its first user."""
         seen: set[int] = set()
         stack: list[Node] = [self]
         while stack:
@@ -534,8 +533,8 @@ class Output(Unary):
 
 
 LONG_TEXT = 500
-"""In a text of more lines, a shared node is shown only once. Nested shared tables would otherwise be shown thousands of
-times."""
+"""After this many lines, a shared node that was shown before is printed without its inputs. Nested shared tables would
+otherwise be printed thousands of times."""
 
 
 def show(plan: Node) -> str:

@@ -1,7 +1,7 @@
-"""Lists, as far as there are any: `[1, 2, 3]` with its elements as expressions, and range or generate_series.
+"""Limited support for lists: `[1, 2, 3]` with expressions as elements, and range or generate_series.
 
-A list is no value that a column could hold. It can be unnested: UNNEST in FROM (`table_functions.py`) and in the select
-list (`unnest.py`)."""
+A column cannot hold a list. A list can only be unnested: by UNNEST in FROM (`table_functions.py`) or in the select list
+(`unnest.py`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Table functions that make rows: range, generate_series, repeat, repeat_row and UNNEST of a list in FROM.
+"""Table functions that generate rows: range, generate_series, repeat, repeat_row and UNNEST of a list in FROM.
 
-Arguments may name columns of the relations before (LATERAL), and hold subqueries. A list exists only as a literal or as
-the result of range and generate_series; `lists.py` says what one is."""
+Arguments may name columns of preceding relations (LATERAL) and contain subqueries. A list is either a literal or the
+result of range or generate_series; `lists.py` defines both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""snapshot: groups of lifetimes, to one row per group and maximal time in which its results do not change.
+"""snapshot: groups of lifetimes, to one row per group and maximal time span in which its results do not change.
 
-The rows of a group must be in one shard; without `by` there is one group, and one shard. `ends` says what is known of
-the lifetimes, and chooses how the kernel finds the row that ends next: see kernels/operators/snapshot.py."""
+The rows of a group must be in one shard; without `by` there is one group, and one shard. `ends` says what is known
+about the lifetimes, and chooses how the kernel finds the row that ends next: see kernels/operators/snapshot.py."""
 
 from __future__ import annotations
 
