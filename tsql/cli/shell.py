@@ -31,7 +31,7 @@ ALIASES = {
     "\\q": ".quit", "\\?": ".help", "\\d": ".describe", "\\dt": ".tables", "\\i": ".read", "\\timing": ".timing",
     "\\c": ".open",
 }  # fmt: skip
-"""What people type who come from other shells."""
+"""Commands that users of other shells type."""
 _WORD = re.compile(r"\s*(exit|quit|help)\s*;?\s*", re.IGNORECASE)
 
 
