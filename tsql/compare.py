@@ -23,7 +23,7 @@ from tsql.values import texts
 
 TOLERANCE = 1e-9
 FLOAT_TOLERANCE = 1e-5
-"""The relative tolerance of FLOAT, which has 24 bits."""
+"""The tolerance of FLOAT, which has 24 bits."""
 
 SHOWN_ROWS = 5
 """A report shows this many rows of each kind."""

@@ -103,8 +103,8 @@ class WindowAnalyzer:
         return isinstance(zone, exp.Literal) and zone.name.upper() in ("UTC", "ETC/UTC", "GMT")
 
     def _timed(self) -> Column:
-        """The time of a row as a plan column. Rows are dropped if it is NULL, infinite, or too close to the ends of
-        TIMESTAMP for their windows."""
+        """The time of a row as a plan column. It is neither NULL nor infinite, and all windows of the row are within
+        TIMESTAMP."""
         node = self.node.args["time"]
         time = self.binder.bind_typed(node)
         if time.type not in TIMES:
