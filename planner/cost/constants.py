@@ -76,8 +76,8 @@ BUILD_ROW, JOINED_ROW, PAIR = 4.0, 0.5, 0.3
 """The cost of inserting a row into a join's table, of passing on a pair, and of comparing a pair of a product."""
 
 REDUCTION_WORTH = 8.0
-"""The input of an aggregate is reduced by the keys of a join above if there are this many times more groups than rows on
-the other side."""
+"""The input of an aggregate is reduced by the keys of a join above if there are this many times more groups than
+rows of the other side."""
 
 EARLY_GROUPS = 4.0
 """A side of a join is aggregated by its keys before the join if it has this many rows per key."""

@@ -127,8 +127,8 @@ def _is_torn(payload: bytes, length: int, start: int) -> bool:
 
 
 def _ends_unwritten(written_end: int, end: int) -> bool:
-    """Whether the zeros between two offsets, the second being a record's end, were never written: they must cover all
-    of the record's last four bytes, or at least a sector, and not only a damaged byte."""
+    """Whether the zeros between two offsets, the second being a record's end, were never written: they cover all of the
+    record's last four bytes, or a sector begins among them. Otherwise one of the last bytes is damaged."""
     zeros = end - written_end
     return zeros >= len(_END) or -written_end % _SECTOR_BYTES < zeros
 
