@@ -37,7 +37,7 @@ def checked_path(value: Any, what: str) -> str:
 
 
 def checked_count(value: Any, what: str, least: int = 0) -> int:
-    """A whole number of at least so much."""
+    """An integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise CatalogError(f"{what} is a whole number, not {_shown(value)}")
     if value < least:

@@ -13,7 +13,7 @@ TARGETS = {"local": "local", "interp": "local", "spark": "spark"}
 
 
 def check_backend(backend: Any) -> None:
-    """Refuse what is neither the name of a backend nor one."""
+    """Refuse a value that is neither a backend nor the name of one."""
     known = f"backends are {', '.join(TARGETS)}"
     if isinstance(backend, str):
         if backend.partition("=")[0] not in TARGETS:

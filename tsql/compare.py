@@ -84,7 +84,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def difference(query: logical.Output, actual: pa.Table, answer: Answer) -> str | None:
-    """Why `actual` is no answer to the query, as lines for a person; None if it is one."""
+    """Why `actual` is not an answer to the query, as lines of text; None if it is one."""
     asked = reference(query)
     found = answer(asked.output)
     width = actual.num_columns
@@ -189,7 +189,7 @@ class _Rows:
     def _pair_close(
         self, ours: Sequence[Row], theirs: Sequence[Row], extra: list[int], missing: list[int]
     ) -> tuple[list[int], list[int]]:
-        """What is left of both sides when rows that differ by rounding alone are partners."""
+        """The rows of both sides that remain after pairing rows that differ only by rounding."""
         first = next(iter(self.floats))
         free: dict[Row, list[tuple[float, int]]] = defaultdict(list)
         for index in missing:

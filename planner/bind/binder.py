@@ -49,7 +49,7 @@ class Binder:
     """
 
     forms = bind_forms.FORMS
-    """Calls with a syntax or a typing of their own, by name."""
+    """Calls with their own syntax or typing, by name."""
 
     def __init__(
         self,

@@ -128,7 +128,7 @@ def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], no
 
 
 def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
-    """An aggregate call with its modifiers; `binder.aggregate` says what stands for the result."""
+    """An aggregate call with its modifiers; `binder.aggregate` gives the expression of its result."""
     bound = aggregate_call(binder, node)
     return binder.aggregate(bound, node)
 

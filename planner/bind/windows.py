@@ -39,7 +39,7 @@ class WindowScope:
 
 @dataclass(frozen=True)
 class OverClause:
-    """What is between the parentheses of OVER, named windows filled in."""
+    """The content of the parentheses of OVER, with named windows filled in."""
 
     partition: tuple[exp.Expr, ...] = ()
     order: tuple[exp.Ordered, ...] = ()

@@ -30,7 +30,7 @@ def with_progress(root: Step, estimator: Estimator, memory_limit: int | None) ->
     scan = scans[0]
     columns = [c for c in scan.columns if has_progress(scan.source, c, scan.columns)]
     if memory_limit is not None and cost.PROGRESS_ROWS * cost.PROGRESS_OVERLAP * width(scan.schema) > memory_limit / 2:
-        return root  # what is held would not fit either, and cannot be spilled
+        return root  # the held input would not fit either, and cannot be spilled
     allowed = min(cost.PROGRESS_BYTES, cost.PROGRESS_BYTES if memory_limit is None else memory_limit // 4)
     for column in columns:
         closed = [s for s in root.walk() if closes(s, scan, column)]

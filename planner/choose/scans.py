@@ -74,7 +74,7 @@ def _scan(choice: Choice, node: logical.Scan, filters: list[logical.Filter]) -> 
 
 
 def series_step(choice: Choice, node: generating.Series) -> Step:
-    """Over the one row of a FROM without tables it is a table of its own."""
+    """A series without an input table is a separate table."""
     alone = isinstance(node.input, logical.Values) and node.input.rows == ((),)
     return Series(
         () if alone else (choice.step(node.input),),

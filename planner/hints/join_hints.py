@@ -92,7 +92,7 @@ class JoinHints:
                 self.methods.append(_method(hint, scans))
 
     def locate(self, plan: Node) -> dict[int, Demand]:
-        """What is asked of each join of a plan, by its id."""
+        """The demands on each join of a plan, by its id."""
         found: dict[int, Demand] = {}
         joins = [node for node in nodes(plan) if isinstance(node, Join)]
         for wanted in self.broadcastings:

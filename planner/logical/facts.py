@@ -197,12 +197,12 @@ def _covered(*, right: bool, node: Join) -> bool:
 
 
 def at_most_one(node: Node) -> bool:
-    """Whether there is no second row."""
+    """Whether there is at most one row."""
     return frozenset() in keys(node)
 
 
 def exactly_one(node: Node) -> bool:
-    """Whether there is always one row, and no second."""
+    """Whether there is always exactly one row."""
     match node:
         case Values():
             return len(node.rows) == 1

@@ -25,7 +25,7 @@ def floor(time: Expr, width: int, offset: int) -> Expr:
 
 
 def later(time: Expr, by: int) -> Expr:
-    """A time moved by so many microseconds."""
+    """A time moved by `by` microseconds."""
     return Call("+", (time, length(by)), TIMESTAMP) if by else time
 
 

@@ -147,7 +147,7 @@ class Step:
         return False
 
     def promised(self, below: list[Progress]) -> Progress:
-        """What is promised of the rows to come, from what is promised of those of the inputs."""
+        """The progress of the output, from the progress of the inputs."""
         return Progress(ended=all(p.ended for p in below))
 
     def closes(self, below: Callable[[], Progress]) -> bool:
@@ -160,7 +160,7 @@ class Step:
         return self
 
     def estimate(self, given: tuple[Estimate, ...], machine: Machine) -> Estimate:
-        """What is expected of the step, from what is expected of its inputs."""
+        """The estimate of the step, from the estimates of its inputs."""
         properties = self.provides(tuple(g.properties for g in given), machine.shards)
         rows = self.expected_rows(given, machine)
         return Estimate(rows, properties, self.expected_cost(given, rows, properties, machine), self.shadow(given))
@@ -169,7 +169,7 @@ class Step:
         return given[0].rows if given else 1.0
 
     def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
-        """What the step itself costs."""
+        """The cost of the step itself."""
         entering = sum(g.rows for g in given)
         return machine.work(max(entering, rows) * machine.costs.row_ns, properties.shards)
 

@@ -48,7 +48,7 @@ ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count"
 
 
 def empty_value(aggregate: AggregateCall) -> Literal:
-    """What an aggregate gives for no rows."""
+    """The result of an aggregate over no rows."""
     zero = 0.0 if aggregate.type.is_float else 0
     return Literal(zero if aggregate.name in ZERO_FOR_NO_ROWS else None, aggregate.type)
 

@@ -216,5 +216,5 @@ class GroupClause:
 
 
 def mentions_aggregate(expr: Expr) -> bool:
-    """Whether a bound clause uses an aggregate, be it in a subquery."""
+    """Whether a bound clause uses an aggregate, even in a subquery."""
     return any(column.name.startswith(_PLACEHOLDER) for column in columns_read(expr))

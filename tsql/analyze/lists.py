@@ -62,7 +62,7 @@ class Ranged:
         return self.start, self.stop, self.step
 
     def count(self) -> Expr:
-        """How many numbers there are; 0 for a NULL among the bounds. (Of times there is no count.)"""
+        """The number of values; 0 if a bound is NULL. (Series of times have no count.)"""
         span = Call("-", (self.stop, self.start), BIGINT)
         up = Call(">", (self.step, ZERO), BOOLEAN)
         last = span if self.inclusive else Call("-", (span, Case(((up, ONE),), Literal(-1, BIGINT))), BIGINT)

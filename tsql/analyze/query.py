@@ -171,7 +171,7 @@ class QueryAnalyzer:
         return SelectAnalyzer(node, joined.scope, plan, self, environment).analyze()
 
     def joined_as(self, joined: Joined, alias: exp.TableAlias) -> ScopeTable:
-        """A join in parentheses with a name of its own."""
+        """A join in parentheses with an alias."""
         return ScopeTable(
             alias.name,
             self._aliased(

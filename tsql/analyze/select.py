@@ -692,7 +692,7 @@ def _nullable(expr: Expr) -> bool:
 
 
 def left_out(star: exp.Star) -> list[str]:
-    """What stands in EXCLUDE of a star."""
+    """The columns in EXCLUDE of a star."""
     return [
         ".".join(quote(name.name) for name in (part.parts if isinstance(part, exp.Column) else [part]))
         for part in _parts(star, "except_")

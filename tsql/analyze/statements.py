@@ -67,7 +67,7 @@ def analyze(
 
 
 def _analyzed(parsed: Parsed, catalog: Any, parameters: dict[str, Type] | None) -> statements.Statement:
-    """One statement; an error that has no place of its own is shown at its beginning."""
+    """One statement; an error without a position is shown at its beginning."""
     try:
         return Analyzer(parsed, catalog, parameters).statement()
     except TsqlError as error:

@@ -122,7 +122,7 @@ class TableFunctions:
         )
 
     def _repeat(self, node: CallNode) -> AnalyzedRelation:
-        """repeat(value, count): the value so many times."""
+        """repeat(value, count): the value `count` times."""
         if len(node.expressions) != 2:
             raise self.queries.error(f"repeat takes a value and a count, not {len(node.expressions)} arguments", node)
         value = settle(self.binder.operand(node.expressions[0]))

@@ -89,7 +89,7 @@ class Unnests:
 
 
 def is_unnest(expr: Expr) -> bool:
-    """Whether an expression holds an UNNEST, be it in a subquery."""
+    """Whether an expression contains an UNNEST, even in a subquery."""
     return any(column.name.startswith(PLACEHOLDER) for column in columns_read(expr))
 
 

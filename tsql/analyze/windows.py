@@ -60,7 +60,7 @@ class WindowCalls:
         )
 
     def depends_on_rows(self, expr: Expr) -> bool:
-        """Whether a window function in a bound clause names a column, be it in a subquery."""
+        """Whether a window function in a bound clause names a column, even in a subquery."""
         used = [self.calls[_number(e)] for e in columns_read(expr) if _is_placeholder(e)]
         return any(
             not isinstance(c, Pending) for window in used for e in self._expressions(window) for c in columns_read(e)
@@ -117,5 +117,5 @@ def _number(expr: Column) -> int:
 
 
 def mentions_window(expr: Expr) -> bool:
-    """Whether a bound clause uses a window function, be it in a subquery."""
+    """Whether a bound clause uses a window function, even in a subquery."""
     return any(map(_is_placeholder, columns_read(expr)))

@@ -78,7 +78,7 @@ Entry = Source | View | Table | External
 
 @dataclass(frozen=True)
 class CatalogSnapshot:
-    """What a catalog held at one time."""
+    """The content of a catalog at one time."""
 
     entries: dict[str, tuple[str, Entry]]
     macros: dict[str, Macro]
@@ -133,7 +133,7 @@ class Catalog:
         return known[2]
 
     def entry(self, name: str) -> Entry | None:
-        """What is bound to a name."""
+        """The entry of a name."""
         self._ask("entry", name)
         found = self._entries.get(name.lower())
         return None if found is None else found[1]

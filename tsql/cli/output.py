@@ -83,7 +83,7 @@ def timing(relation: Relation, begun: float, rows: int | None = None) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """What a user is told about an error."""
+    """The message of an error for the user."""
     if isinstance(error, CancelledError):
         return "cancelled"
     if isinstance(error, TsqlError):

@@ -91,12 +91,12 @@ def _carry_out(work: Work, statement: Any) -> Relation:
 
 
 def done() -> Relation:
-    """The result of a statement that has none."""
+    """The result of a statement without rows."""
     return of_table((), (), [], message="ok")
 
 
 def counted(rows: int) -> Relation:
-    """The result of a statement that changed so many rows."""
+    """The result of a statement that changed `rows` rows."""
     return of_table(("Count",), (BIGINT,), [[rows]], message=f"{rows} row{'' if rows == 1 else 's'}")
 
 

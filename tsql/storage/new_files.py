@@ -31,7 +31,7 @@ class NewFiles:
         return column.origin if known is None else known[1]
 
     def write(self, rows: int, columns: list[BlockColumn]) -> None:
-        """Write columns of so many rows to a new file."""
+        """Write columns of `rows` rows to a new file."""
         name = f"data-{secrets.token_hex(8)}.col"
         self._names.append(name)
         try:

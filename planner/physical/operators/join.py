@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class HashJoin(Step):
     """kind: as in a logical join. condition: what pairs must satisfy besides their keys. build: the side in the table.
     range: comparisons of one number of the built side with expressions of the other; the table is sorted by it within
-    each key, and a row finds its partners by binary search. early=yes: rows without a partner are dropped where they
+    each key, and a row finds its partners by binary search. early=yes: rows without a partner are detected where they
     are scanned, which pays off where there are many of them."""
 
     kind: str = "inner"

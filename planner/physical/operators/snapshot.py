@@ -48,7 +48,7 @@ class Snapshot(Step):
         return Schema((*fields, *(Field(name, TIMESTAMP, False) for name in self.span)))
 
     def expressions(self) -> tuple[Expr, ...]:
-        """What is computed of a row: keys, lifetime, and what the aggregates take."""
+        """The expressions over a row: keys, lifetime, and the arguments of the aggregates."""
         given = self.inputs[0].schema
         columns = tuple(Column(name, given[name].type, given[name].nullable) for name in (*self.by, *self.lifetime))
         return (*columns, *(e for _, call in self.aggregates for e in call.expressions()))

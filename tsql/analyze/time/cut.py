@@ -125,7 +125,7 @@ def uncovered(
 def _apart(
     plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterable[str]
 ) -> tuple[logical.Node, list[str], Life]:
-    """The plan with names of its own for keys and lifetime."""
+    """The plan with new names for keys and lifetime."""
     names = Names(taken)
     over = [names.unique(f"{key}_of") for key in keys]
     span = Life(names.unique("piece_from"), names.unique("piece_to"))

@@ -117,7 +117,7 @@ class TimeParser(ExpressionParser):
         return found
 
     def _depth(self) -> int:
-        """Parentheses that are open here."""
+        """The number of open parentheses here."""
         kinds = [token.token_type for token in self._tokens[: self._index]]
         return kinds.count(TokenType.L_PAREN) - kinds.count(TokenType.R_PAREN)
 
