@@ -1,5 +1,5 @@
-"""Logical plans to physical plans: rules, choice of steps by cost, movement, a last check. `make_plan` is the way
-in."""
+"""Turns logical plans into physical plans: rules, choice of steps by cost, movement, and a final check. Call
+`make_plan`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def make_plan(
     hints: Iterable[Hint] = (),
     costs: Costs = DEFAULT,
 ) -> PhysicalPlan:
-    """The physical plan of a query: optimised unless the settings say otherwise, for `shards` shards, as its hints
-    demand."""
+    """The physical plan of a query for `shards` shards. Hints are obeyed; the plan is optimised unless the settings
+    disable it."""
     return build(query, settings, text, target, shards, hints, costs)[0]
 
 
@@ -39,7 +39,7 @@ def build(
     costs: Costs,
     choices: tuple[str, ...] = (),
 ) -> tuple[PhysicalPlan, Enumerator]:
-    """A plan that takes `choices` where there are some, and the enumerator that made it."""
+    """A plan and the enumerator that made it. `choices` decide where given, cost decides the rest."""
     # A plan that is found on disk needs none of these.
     from tsql.kernels.process.cores import CORES
     from tsql.planner.choose.enumerate import Enumerator

@@ -16,12 +16,12 @@ from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.step import PhysicalPlan
 
 MOST_PLANS = 64
-"""So many plans are looked at; each choice multiplies their number."""
+"""At most this many plans are listed. Each choice multiplies their number."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A plan that gives the answer, what it is expected to cost, and whether it is the one that runs."""
+    """A plan that gives the answer, its estimated cost, and whether it is the one that runs."""
 
     plan: PhysicalPlan
     cost: Cost

@@ -1,4 +1,4 @@
-"""What is in a cache folder, read and written as the compile cache does."""
+"""Reads and writes entries of a cache folder as the compile cache does."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ KINDS = ("code", "pool", "program", "plan")
 
 
 def entries(folder: Path) -> list[Path]:
-    """The files of a folder that are entries: not its key, and not what somebody else has put there."""
+    """The files of a folder that are entries: neither its key nor foreign files."""
     return sorted(path for path in folder.iterdir() if path.name != KEY_FILE and not path.suffix == ".parquet")
 
 
 def read_code(key: str) -> bytes | None:
-    """The content of an entry that holds code, whoever made it."""
+    """The content of an entry with code, whoever made it."""
     return read_entry("code", key)
 
 
@@ -29,7 +29,7 @@ def write_code(key: str, code: bytes) -> None:
 
 
 def label_of(path: Path) -> tuple[str, ...]:
-    """Under which label an entry was sealed: its format, its kind, its name and what made it."""
+    """The label under which an entry was sealed: its format, kind, name and producer."""
     key = (path.parent / KEY_FILE).read_bytes()
     for kind in KINDS:
         label = (FORMAT, kind, path.name, compiler()._made_by if kind in ("code", "pool") else code_identity())
@@ -46,5 +46,5 @@ def content_of(path: Path) -> bytes:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Give an entry another content and the right tag, as only the user can."""
+    """Replace an entry's content and compute the right tag, as only the user can."""
     path.write_bytes(seal((path.parent / KEY_FILE).read_bytes(), label_of(path), content))

@@ -18,7 +18,7 @@ from tests.watchdog import Watchdog
 from tsql.kernels.emit import program_store
 
 FULL_IN = 16
-"""One kernel in so many is compiled in full, which takes ten times as long."""
+"""One kernel in this many is compiled in full, which takes ten times as long."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,14 +62,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Not in the process that waits for xdist's workers: each worker watches itself.
+    # Not in the process that waits for xdist's workers: each worker has its own watchdog.
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.register(Watchdog(sys.__stderr__.fileno() if sys.__stderr__ else 2))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_user_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Plans are made with the default costs, whatever `tsql calibrate` has measured for the user who runs the tests."""
+    """Plans use the default costs, whatever `tsql calibrate` has measured for the user who runs the tests."""
     before = os.environ.get("XDG_CONFIG_HOME")
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
     yield
@@ -81,7 +81,7 @@ def no_user_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_stored_plans() -> Iterator[None]:
-    """Tests that patch rules, costs or the catalog must not find plans that other tests have left on disk; those of
+    """Tests that patch rules, costs or the catalog must not find plans that other tests left on disk. The tests of
     stored plans turn them on."""
     os.environ["TSQL_STORED_PLANS"] = "0"
     program_store.CHECKED = True
@@ -91,9 +91,8 @@ def no_stored_plans() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_level_of_code() -> Iterator[None]:
-    """Most queries of tests run once: code that is made better afterwards, in the background, took a tenth of the
-    suite's time and was ready when nobody needed it any more. So what would be compiled twice is compiled once
-    (`kernels/codegen/levels.py`), also in processes that tests start."""
+    """Code is compiled only once (`kernels/codegen/levels.py`), also in processes that tests start. Most test queries
+    run once: recompiling in the background took a tenth of the suite's time and was never ready in time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TSQL_BETTER_CODE", f"1/{FULL_IN}")
         yield
@@ -101,7 +100,7 @@ def one_level_of_code() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def sigint_as_it_was() -> Iterator[None]:
-    """A test that leaves another handler of Ctrl-C behind fails, and not the one after it. The run may have been
+    """A test that leaves another SIGINT handler behind fails, instead of the test after it. The run may have been
     started with SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -136,7 +135,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked all_configurations or has not its turn, unless it is asked for."""
+    """Skip tests that are marked all_configurations or whose turn it is not, unless they are asked for."""
     if config.getoption("--all-configurations"):
         return
     from tests.turns import runs_by_default
@@ -149,9 +148,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was imported and collected stays to the end: the garbage collector need not walk it again and again, nor
-    look for cycles after every few hundred objects, of which a compilation makes thousands. (Both together are a fifth
-    of the suite's time.)"""
+    """Freeze imported and collected objects, so that the garbage collector does not walk them again and again, and
+    collect less often: a compilation makes thousands of objects. (Both together save a fifth of the suite's time.)"""
     gc.collect()
     gc.freeze()
     gc.set_threshold(1_000_000, 20, 100)
@@ -159,21 +157,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="module")
 def settled() -> None:
-    """For tests that look for leaks, or measure: they collect garbage dozens of times, and need not walk over what
-    earlier modules have left (kernels, caches) each time, which takes a second by the end of the suite."""
+    """For tests that look for leaks or measure: they collect garbage dozens of times. Without this each collection
+    walks what earlier modules left (kernels, caches), which takes a second by the end of the suite."""
     gc.collect()
     gc.freeze()
 
 
 @atexit.register
 def thaw() -> None:
-    """At the end of the process it must find all, or DuckDB complains about what it takes for leaks."""
+    """Unfreeze at the end of the process: otherwise DuckDB complains about leaks."""
     gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """A worker tells xdist one thing of a test that passes, and not three: for ten thousand tests, telling takes a
+    """A worker sends xdist one report for a passing test instead of three. With ten thousand tests, reporting takes a
     fiftieth of the time."""
     if not hasattr(item.config, "workerinput"):
         return None
@@ -187,7 +185,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadgroup` with one group: the tests of the Spark cluster go to one worker, which starts it once. (The
+    """`--dist loadgroup` with one group: one worker runs all tests of the Spark cluster and starts it once. (The
     xdist_group mark has no effect under pytest 9.2: xdist 3.8 writes groups into node ids, which can no longer be
     changed.)"""
     if config.getoption("dist") != "loadgroup":

@@ -1,7 +1,7 @@
-"""An empty DuckDB for a test, without the time that one takes to start: a database in memory that is attached to the
-one of this process.
+"""An empty DuckDB for a test, without its startup time: a database in memory that is attached to the one of this
+process.
 
-A connection of its own, with its own settings, tables, views and registered objects. It has one thread, so that rows
+It is a separate connection with its own settings, tables, views and registered objects. It has one thread, so that rows
 without ORDER BY keep the order of their table.
 """
 

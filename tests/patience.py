@@ -1,8 +1,8 @@
-"""How long tests wait for what must happen soon: far longer than it takes on a busy machine, far shorter than what it
+"""How long tests wait for an event: far longer than it takes on a busy machine, far shorter than the work it
 interrupts.
 
-No test asserts how fast something is; benchmarks measure that. A test that cancels work of hours shows that it ended by
-being cancelled, whatever else the machine is doing."""
+No test asserts how fast something is; benchmarks measure that. A test that cancels hours of work shows that the
+cancellation ended it, whatever else the machine is doing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Whether a condition came true in time; for what has no event to wait for."""
+    """Whether a condition came true in time. Use it where there is no event to wait for."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

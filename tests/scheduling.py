@@ -1,9 +1,9 @@
-"""Which worker of pytest-xdist runs which test: each test by itself, except that one worker runs all tests of the Spark
+"""Assigns tests to the workers of pytest-xdist: each test by itself, except that one worker runs all tests of the Spark
 cluster.
 
-xdist's own scheduling by scope puts back what a dead worker had been given, with the tests that were done and the one
-that killed it, and a run of single tests then waits for ever. Here the killer is reported as failed and is not tried
-again."""
+xdist's own scheduling by scope requeues all tests of a dead worker, including those that were done and the one that
+killed it; a run of single tests then waits forever. Here the test that killed the worker is reported as failed and not
+tried again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from xdist.scheduler import LoadScopeScheduling
 
 ENOUGH = 2
-"""A worker starts a test when it knows the next one, so it is kept this many tests ahead."""
+"""A worker starts a test only when it knows the next one, so it is kept this many tests ahead."""
 
 
 class OneCluster(LoadScopeScheduling):
@@ -23,8 +23,7 @@ class OneCluster(LoadScopeScheduling):
         return "spark" if nodeid.startswith("tests/spark/test_cluster") else nodeid
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        """What is done is forgotten: xdist would count through all of it after each test, of which there are ten
-        thousand."""
+        """Forget finished tests: xdist would iterate over all of them after each of ten thousand tests."""
         nodeid = self.registered_collections[node][item_index]
         scope, assigned = self._split_scope(nodeid), self.assigned_work[node]
         assigned[scope][nodeid] = True
@@ -39,7 +38,7 @@ class OneCluster(LoadScopeScheduling):
             try:
                 self._assign_work_unit(node)
             except OSError:
-                # The worker is dead, which is not known yet: what it was given comes back when it is (`remove_node`).
+                # The worker is dead, but that is not known yet: its tests come back when it is (`remove_node`).
                 return
         if not self.workqueue:
             node.shutdown()

@@ -21,13 +21,13 @@ from tests.slt.render import Result, differing_row, render
 from tests.slt.sampling import CORPUS, each, sample
 
 Outcome = Result | Exception | None
-"""What the oracle did with a record: rows for a query, an error, or nothing to tell."""
+"""The oracle's result for a record: rows for a query, an error, or None."""
 _IDENTIFIER = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One record that did not do as the file or the oracle says. `kind` groups failures in a summary."""
+    """A record whose outcome differs from the file or the oracle. `kind` groups failures in a summary."""
 
     line: int
     kind: str
@@ -124,7 +124,7 @@ def _fails(record: slt.Record, engine: Any, expected: Outcome) -> Iterator[Failu
             record.line, "no error", f"{engine.name} accepts what must fail with /{record.error}/", record.sql
         )
     except engine.error as problem:
-        # DuckDB's own words are its own affair: the pattern is a promise of our messages.
+        # DuckDB's messages may differ: the pattern is about our own.
         if engine.name != DuckDB.name and not re.search(record.error, str(problem), re.IGNORECASE):
             yield Failure(
                 record.line, "message", f"{_first_line(problem)!r} does not match /{record.error}/", record.sql
@@ -172,7 +172,7 @@ def _query(record: slt.Record, engine: Any, expected: Outcome, strict_names: boo
 
 
 def _same_names(given: list[str], expected: list[str], strict: bool) -> bool:
-    """Names that the query gives must be DuckDB's. Names that DuckDB generates from an expression are compared if
+    """Names written in the query must equal DuckDB's. Names that DuckDB generates from an expression are compared if
     strict."""
     return len(given) == len(expected) and all(
         g == e for g, e in zip(given, expected, strict=True) if strict or _IDENTIFIER.fullmatch(e)

@@ -1,8 +1,8 @@
-"""Of a test over a product of parameters, the default run takes every n-th diagonal: the values of one parameter take
+"""For a test over a product of parameters, the default run takes every n-th diagonal: the values of one parameter take
 turns.
 
 `@pytest.mark.in_turn(3)` over 36 queries and 3 settings runs each query under one of the settings, and each setting
-with 12 of the queries; over three parameters every pair of values of the two larger ones still meets.
+with 12 of the queries. With three parameters, every pair of values of the two larger ones still meets.
 `--all-configurations` runs the product."""
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import pytest
 
 
 def is_its_turn(places: list[int], every: int) -> bool:
-    """Whether the combination of the values at these places of their parameters' lists is one that runs by default."""
+    """Whether a combination runs by default; `places` are the positions of its values in the lists of their
+    parameters."""
     return sum(places) % every == 0
 
 
 def all_have_turns(sizes: list[int], every: int) -> bool:
-    """Whether each value of each parameter is in a combination that runs by default: the places of the others, besides
-    the longest list, must add up to every rest."""
+    """Whether each value of each parameter is in a combination that runs by default: the positions of the others,
+    besides the longest list, must add up to every remainder."""
     return sum(size - 1 for size in sizes) - (max(sizes) - 1) + 1 >= every
 
 
@@ -44,8 +45,8 @@ def _has_fixtures(item: Any) -> bool:
 
 
 def _places(item: Any) -> list[int]:
-    """The place of each parameter's value in its list. Names that were given values together are one parameter. (pytest
-    counts the parameters of fixtures only: for the others its index is that of the combination.)"""
+    """The position of each parameter's value in its list. Names that get values together are one parameter. (pytest
+    counts only the parameters of fixtures: for the others its index is that of the combination.)"""
     values, places = item.callspec.params, []
     fixtures = dict(item.callspec.indices)
     for given in item.iter_markers("parametrize"):

@@ -34,7 +34,7 @@ class Found:
     lax: frozenset[str]
 
     def wrong(self) -> list[str]:
-        """Lines for errors outside of the lax modules, and for lax modules that should not be called so any more."""
+        """Errors outside of the lax modules, and lax modules that have none and must leave the list."""
         told = [line for path, lines in self.lines.items() if module_of(path) not in self.lax for line in lines]
         passing = self.lax - {module_of(path) for path in self.lines}
         for name in sorted(passing):

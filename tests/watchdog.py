@@ -1,7 +1,7 @@
 """Ends a process in which a test hangs, and shows where each of its threads is.
 
-One thread watches many tests: to start and end one for each of ten thousand tests takes a hundredth of their time. It
-needs no interpreter, so that it also finds a test that hangs in C with the interpreter's lock."""
+One thread watches many tests: a thread per test would take a hundredth of the suite's time. The thread needs no
+interpreter, so it also finds a test that hangs in C while holding the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import os
 import time
 
 LIMIT = 600.0
-"""A test that takes so many seconds hangs."""
+"""A test that takes this many seconds hangs."""
 
 EACH = 30.0
-"""The watch is set anew by the first test after so many seconds; a test may be ended this much too early."""
+"""The watch is reset by the first test after this many seconds, so a test may be ended this much too early."""
 
 
 class Watchdog:
     """A plugin of pytest."""
 
     def __init__(self, stderr: int, limit: float = LIMIT, each: float = EACH):
-        # Tests run with another file in the place of stderr.
+        # Tests run with another file in place of stderr.
         self.stderr, self.limit, self.each = os.dup(stderr), limit, each
         self.due = 0.0
 

@@ -1,6 +1,6 @@
-"""tsql: temporal SQL, compiled. The public API; everything else may change between versions.
+"""tsql: temporal SQL, compiled. This is the public API; everything else may change between versions.
 
-Names are loaded at their first use: kernels and planner are imported by workers that need no front end.
+Names are loaded at first use: workers import kernels and planner without the front end.
 """
 
 from __future__ import annotations

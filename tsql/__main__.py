@@ -8,14 +8,13 @@ import sys
 
 INTERRUPTED = 130
 NEW_OBJECTS = 20_000
-"""So many make Python look for garbage. Of its own 700 a start makes a few hundred times as many, all of them to
-stay."""
+"""Python looks for garbage after this many new objects. With its default of 700, startup would trigger it a few hundred
+times without freeing anything."""
 
 
 def script() -> None:
-    """The command as a program. After Ctrl-C the process ends at once: what a cancelled query has left in a library
-    call (a sort, a read, a compilation) is not waited for, and neither are the imports when they are what was
-    interrupted."""
+    """The command as a program. After Ctrl-C the process ends at once. It does not wait for library calls of the
+    cancelled query (a sort, a read, a compilation), nor for an interrupted import."""
     gc.set_threshold(NEW_OBJECTS)
     try:
         from tsql.cli.command import main

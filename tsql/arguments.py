@@ -1,5 +1,4 @@
-"""Checks what Python code hands to the public API: an argument of a wrong type is one message, and no traceback from
-the inside."""
+"""Checks the arguments of the public API. A wrong type gives one clear message instead of an internal traceback."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def checked_path(value: Any, what: str) -> str:
 
 
 def checked_count(value: Any, what: str, least: int = 0) -> int:
-    """A whole number of at least so much."""
+    """An integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise CatalogError(f"{what} is a whole number, not {_shown(value)}")
     if value < least:
@@ -58,7 +57,7 @@ def _shown(value: Any) -> str:
 
 
 _BETWEEN = frozenset((__name__, "tsql.session", "tsql.statements.script_runner", "tsql.statements.perform"))
-"""The modules that stand between the code that calls a session and the analysis of its text."""
+"""The modules between the caller of a session and the analysis of its text."""
 
 
 def is_variable_of_caller(name: str) -> bool:
@@ -66,7 +65,7 @@ def is_variable_of_caller(name: str) -> bool:
     frame = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back
-    # The command line and the shell have variables too, which mean nothing to who types a query.
+    # The command line and the shell have variables too, but they mean nothing to the user who types a query.
     if frame is None or str(frame.f_globals.get("__name__", "")).startswith("tsql."):
         return False
     return name in frame.f_locals or name in frame.f_globals

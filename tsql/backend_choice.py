@@ -1,4 +1,4 @@
-"""The names of backends, what plans for each are made for, and the backends themselves, which are loaded by need."""
+"""The names of backends, the target of their plans, and the backends themselves, which are loaded on demand."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.process import garbage
 
 TARGETS = {"local": "local", "interp": "local", "spark": "spark"}
-"""What plans are made for, by the name of the backend."""
+"""The target of plans, by the name of the backend."""
 
 
 def check_backend(backend: Any) -> None:
-    """Refuse what is neither the name of a backend nor one."""
+    """Refuse a value that is neither a backend nor the name of one."""
     known = f"backends are {', '.join(TARGETS)}"
     if isinstance(backend, str):
         if backend.partition("=")[0] not in TARGETS:

@@ -1,9 +1,8 @@
-"""Compares the answer of a plan with that of the query it was made from; `LoadedPlan.check` and `tsql check` come here.
+"""Compares the answer of a plan with that of its query. `LoadedPlan.check` and `tsql check` call it.
 
-Answers are bags of rows. Where the query orders, rows with equal keys may come in any order among themselves, and rows
-with different keys may not; where it has a LIMIT, rows that tie at the cut may be any of those that tie. So the query
-runs with its sort keys as further columns, and, if that is not enough to tell, once more without its LIMIT. Floats are
-equal up to the rounding that another order of additions brings."""
+Answers are bags of rows. With ORDER BY, only rows with equal keys may come in any order. With LIMIT, any of the rows
+that tie at the cut may be returned. So the query runs with its sort keys as additional columns and, if that does not
+decide, once more without its LIMIT. Floats are equal up to the rounding of another order of additions."""
 
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ from tsql.values import texts
 
 TOLERANCE = 1e-9
 FLOAT_TOLERANCE = 1e-5
-"""Of FLOAT, which has 24 bits."""
+"""The tolerance of FLOAT, which has 24 bits."""
 
 SHOWN_ROWS = 5
-"""How many rows a report shows of each kind."""
+"""A report shows this many rows of each kind."""
 
 Answer = Callable[[logical.Output], pa.Table]
 """Runs a query."""
@@ -35,8 +34,8 @@ Answer = Callable[[logical.Output], pa.Table]
 
 @dataclass(frozen=True)
 class Reference:
-    """A query whose sort keys are columns of its result, behind its own; `limit` is the LIMIT that was left out of
-    it."""
+    """A query whose sort keys are additional columns of its result, after its own. `limit` is the LIMIT that was
+    removed."""
 
     output: logical.Output
     keys: int
@@ -85,7 +84,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def difference(query: logical.Output, actual: pa.Table, answer: Answer) -> str | None:
-    """Why `actual` is no answer to the query, as lines for a person; None if it is one."""
+    """Why `actual` is not an answer to the query, as lines of text; None if it is one."""
     asked = reference(query)
     found = answer(asked.output)
     width = actual.num_columns
@@ -138,7 +137,7 @@ def _out_of_order(rows: _Rows, ours: list[Row], theirs: list[Row], ties: list[in
 
 
 def _is_another_cut(query: logical.Output, rows: _Rows, ours: list[Row], width: int, answer: Answer) -> bool:
-    """Whether the query's LIMIT cuts through rows that tie, and ours are as good as those that it left."""
+    """Whether the LIMIT cuts through rows that tie, and ours are an equally valid choice."""
     whole = reference(query, limited=False)
     if whole.limit is None:
         return False
@@ -190,7 +189,7 @@ class _Rows:
     def _pair_close(
         self, ours: Sequence[Row], theirs: Sequence[Row], extra: list[int], missing: list[int]
     ) -> tuple[list[int], list[int]]:
-        """What is left of both sides when rows that differ by rounding alone are partners."""
+        """The rows of both sides that remain after pairing rows that differ only by rounding."""
         first = next(iter(self.floats))
         free: dict[Row, list[tuple[float, int]]] = defaultdict(list)
         for index in missing:

@@ -1,7 +1,7 @@
-"""The file with the costs of this machine: `tsql calibrate` writes it, and every plan is made with what it says.
+"""The file with the costs of this machine. `tsql calibrate` writes it, and every plan uses it.
 
 It is `$XDG_CONFIG_HOME/tsql/cost.toml` (`~/.config` by default). Without it the defaults of `planner/cost/constants.py`
-hold. It is read when a plan is made, again only once it has changed."""
+apply. It is read when a plan is made, and again only after it has changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tsql.planner.cost.constants import DEFAULT, NAMES, Costs
 VERSION = 1
 HINT = "run `tsql calibrate` again, or remove the file"
 MOST = 1e9
-"""No cost of one row is a second."""
+"""The largest accepted cost: a second per row."""
 
 _read: dict[Path, tuple[tuple[int, int], Costs]] = {}
 
@@ -77,7 +77,7 @@ def load(path: Path) -> Costs:
 
 
 def save(costs: Costs, path: Path, comment: str) -> None:
-    """Write the file; it is there whole, or not changed."""
+    """Write the file atomically."""
     lines = [
         f"# {comment}",
         "# Nanoseconds of one core, except pipeline_us. Remove the file to plan with the defaults.",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def to_pandas(table: pa.Table, types: tuple[Type, ...], options: dict[str, Any]) -> pandas.DataFrame:
-    """A result as a pandas frame; what Python has no value for becomes the values of `fetchall`."""
+    """A result as a pandas frame. Values that Python cannot represent are those of `fetchall`."""
     table = _unique(table)
     as_rows = [index for index, t in enumerate(types) if beyond_python(table.column(index), t)]
     plain = table
@@ -30,7 +30,7 @@ def to_pandas(table: pa.Table, types: tuple[Type, ...], options: dict[str, Any])
 
 
 def to_polars(table: pa.Table, types: tuple[Type, ...]) -> polars.DataFrame:
-    """A result as a polars frame; an error names a column with values that polars does not have."""
+    """A result as a polars frame. If polars cannot represent a value, the error names its column."""
     import polars
 
     table = _unique(table)

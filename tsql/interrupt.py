@@ -1,11 +1,11 @@
-"""Ctrl-C while a query runs: the run is cancelled, and KeyboardInterrupt reaches the caller once the backend has let
-go.
+"""Ctrl-C while a query runs: the run is cancelled, and the caller gets a KeyboardInterrupt once the backend has
+stopped.
 
-A KeyboardInterrupt thrown into the middle of a backend could leave locks held and workers running. So SIGINT only
-cancels the run while a backend is at work; the backend answers with CancelledError within 100 ms, and that becomes the
-KeyboardInterrupt that Python code expects. A second Ctrl-C is not held back. Planning is plain Python in the caller's
-own thread: there KeyboardInterrupt is raised at once, and should it get lost (in a finalizer), the planner's own checks
-find the run cancelled."""
+A KeyboardInterrupt in the middle of a backend could leave locks held and workers running. So while a backend works,
+SIGINT only cancels the run. The backend raises CancelledError within 100 ms, which becomes the KeyboardInterrupt that
+Python code expects. A second Ctrl-C is not held back. Planning is plain Python in the caller's thread:
+KeyboardInterrupt is raised at once there. If it gets lost (in a finalizer), the planner's own checks find the run
+cancelled."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tsql.running import AtWork, Running
 
 
 class Interruptible:
-    """A context in which this thread works for `run`, and Ctrl-C cancels it. Outside the main thread, or where the
-    program has a SIGINT handler of its own, signals stay as they are."""
+    """A context in which this thread works for `run`, and Ctrl-C cancels it. Outside the main thread, or if the program
+    has its own SIGINT handler, signals stay as they are."""
 
     def __init__(self, run: Run, running: Running | None = None) -> None:
         self.run = run

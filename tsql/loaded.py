@@ -1,4 +1,4 @@
-"""Plan files: read, bound to the tables of a session, checked and run. `tsql.load_plan` and EXECUTE PLAN come here."""
+"""Plan files: read, bound to the tables of a session, checked and run. Used by `tsql.load_plan` and EXECUTE PLAN."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 HEAD = 1 << 16
-"""So many characters of a file are looked at to see whether it is a plan file."""
+"""This many characters of a file are read to decide whether it is a plan file."""
 
 
 class LoadedPlan:
@@ -129,7 +129,7 @@ def _described(names: tuple[str, ...], schema: Schema, columns: tuple[str, ...])
 
 
 def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:
-    """Read a plan file. Of a file that is none nothing is shown, whatever it holds."""
+    """Read a plan file. If the file is not one, the error shows none of its content."""
     checked_path(path, "a plan file")
     try:
         with open(path, encoding="utf-8-sig") as file:
@@ -144,8 +144,7 @@ def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:
 
 
 def save_plan(text: str, path: str | os.PathLike[str]) -> None:
-    """Write a plan file. One that is there is replaced; a file that holds anything else is left as it is, and
-    refused."""
+    """Write a plan file. An existing plan file is replaced; any other file is refused and left as it is."""
     try:
         if os.path.isfile(path) and descriptor_of(path) is None:
             with open(path, encoding="utf-8-sig", errors="replace") as file:

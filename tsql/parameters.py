@@ -70,7 +70,7 @@ def convert(value: Any) -> tuple[Type, Any]:
 
 
 def _unicode(text: str) -> str:
-    """The text itself; half of a surrogate pair, which Python lets stand alone, has no UTF-8 to be stored in."""
+    """The text itself. Refuses half of a surrogate pair: Python allows it, but it has no UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,11 +1,11 @@
 """Plans on disk: a query that an earlier process has planned over the same tables is neither parsed nor planned again.
 
-An entry is found by what its plan was made from: the text, the types of its parameters, the settings, the costs, this
-code. It says what the analysis has asked the catalog for, with a digest of each answer (definitions, texts of views,
-statistics; of files names, sizes and times of change): if one is another now, the entry counts as missing and is
-written again. Only queries over tables of the session and over files that they name are kept; those over registered
-data, streams, pipes and files that changed a moment before are made anew. Entries stand beside the kernels
-(`kernels/codegen/object_cache.py`), as JSON. `PlanStore` is what a session has of them."""
+The key of an entry is everything that its plan was made from: the text, the types of its parameters, the settings, the
+costs, this code. The entry lists the catalog lookups of the analysis with a digest of each answer: definitions, texts
+of views and statistics; for files names, sizes and modification times. If an answer has changed, the entry counts as
+missing and is written again. Only queries over tables of the session and over files that they name are kept. Queries
+over registered data, streams, pipes and files that changed a moment ago are planned anew. Entries are JSON files beside
+the kernels (`kernels/codegen/object_cache.py`). A session uses them through `PlanStore`."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
     from tsql.query_runner import QueryRunner
 
 FORMAT = 2
-"""Part of the key: raise it when entries are written differently."""
+"""Part of the key: raise it when the format of entries changes."""
 
 
 def is_on() -> bool:
-    """Whether plans are kept; TSQL_STORED_PLANS=0 says no, and so does having no cache at all."""
+    """Whether plans are kept. TSQL_STORED_PLANS=0 turns it off, and so does disabling the cache."""
     return os.environ.get("TSQL_STORED_PLANS") != "0" and cache_directory() is not None
 
 
 def key_of(text: str, kinds: dict[str, Type], settings: tuple[Any, ...], costs: Any) -> str:
-    """The name of an entry; everything that a plan depends on but the catalog is in it."""
+    """The name of an entry: everything that a plan depends on except the catalog."""
     parts = (FORMAT, code_identity(), text, tuple((name, str(t)) for name, t in kinds.items()), settings, costs, CORES)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def digest(catalog: Catalog, kind: str, name: str) -> str | None:
-    """What the catalog says to a question, in short; None for what cannot be told from another answer."""
+    """A digest of the catalog's answer to a lookup; None if it cannot be distinguished from another answer."""
     if kind == "macro":
         return _short(repr(catalog.macro(name)))
     if kind not in ("entry", "order"):
@@ -73,8 +73,7 @@ def digest(catalog: Catalog, kind: str, name: str) -> str | None:
 
 
 def _questions(catalog: Catalog, asked: Asked) -> list[tuple[str, str]]:
-    """What was asked, and by what the tables are sorted where somebody had to know: that is found out by looking at the
-    rows."""
+    """The lookups, and the sort columns of tables if the analysis needed them: finding these means reading rows."""
     found = list(asked)
     for kind, name in asked:
         entry = catalog.entry(name) if kind == "entry" else None
@@ -90,7 +89,7 @@ def _short(text: str) -> str:
 def keep(
     key: str, catalog: Catalog, asked: Asked, parameters: tuple[str, ...], start: int, length: int, plan: PhysicalPlan
 ) -> None:
-    """Write a plan, if everything that it was made from can be told again."""
+    """Write a plan, if all its inputs can be verified later."""
     depends = {
         f"{kind} {name}": _opened_digest(asked[kind, name]) if kind == "open" else digest(catalog, kind, name)
         for kind, name in _questions(catalog, asked)
@@ -174,8 +173,8 @@ def find(key: str, catalog: Catalog, kinds: dict[str, Type]) -> Found | None:
 
 
 class PlanStore:
-    """The plans on disk that fit a session: those of its settings, for this machine. `database` is the name that
-    queries of the session see."""
+    """The plans on disk for a session: those of its settings and this machine. `database` is its name in the session's
+    queries."""
 
     def __init__(self, queries: QueryRunner, database: str) -> None:
         self._queries, self._database = queries, database
@@ -224,7 +223,7 @@ class PlanStore:
         key, version = self._key(piece.whole, kinds), catalog.version
 
         def write(plan: PhysicalPlan) -> None:
-            # A catalog that has changed since says other things than the analysis was told.
+            # If the catalog has changed since, its answers differ from those that the analysis got.
             if catalog.version == version:
                 keep(key, catalog, asked, piece.parameters, piece.start, len(piece.text), plan)
 

@@ -30,8 +30,8 @@ _CACHED_PLANS = 256
 
 @dataclass
 class Prepared:
-    """A query with its plan, once that is made; what the plan cache holds. One whose plan was on disk is analyzed only
-    if somebody asks for what it means (`query`). `keep` is called with a plan that was made here."""
+    """A query with its plan, once made; an entry of the plan cache. If the plan came from disk, the query is analyzed
+    only when its meaning is needed (`query`). `keep` is called with a plan that was made here."""
 
     piece: Piece
     analyze: Callable[[], statements.Query]
@@ -41,7 +41,7 @@ class Prepared:
     timings_ms: dict[str, float] = field(default_factory=dict)
     physical: PhysicalPlan | None = None
     source: Any = None
-    """The table that the query is the whole of, if it is one."""
+    """The table, if the query is exactly one whole table."""
     keep: Callable[[PhysicalPlan], None] | None = None
 
     @cached_property
@@ -70,8 +70,8 @@ class Prepared:
 
 
 class PlanCache:
-    """The queries used last, by (SQL text, parameter types, catalog version, settings). One whose files have changed is
-    not found; those of an older catalog are dropped, since they keep the data of their tables alive."""
+    """The queries used last, by (SQL text, parameter types, catalog version, settings). A query whose files have
+    changed is not found. Queries of an older catalog are dropped, because they keep the data of their tables alive."""
 
     def __init__(self) -> None:
         self._plans: OrderedDict[Any, Prepared] = OrderedDict()
@@ -102,7 +102,7 @@ class PlanCache:
 
 @dataclass(frozen=True)
 class RepeatedInsert:
-    """An INSERT of constants and parameters, which says the same as long as its table is defined as it was."""
+    """An INSERT of constants and parameters. It is valid as long as its table has the same definition."""
 
     piece: Piece
     statement: statements.Insert
@@ -110,8 +110,7 @@ class RepeatedInsert:
 
 
 class InsertCache:
-    """Inserts by (SQL text, origin, parameter types): a program that inserts row by row has each statement parsed
-    once."""
+    """Inserts by (SQL text, origin, parameter types): a program that inserts row by row parses each statement once."""
 
     def __init__(self) -> None:
         self._known: dict[Any, RepeatedInsert] = {}

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class QueryRunner:
-    """The backend of a session, made at the first use, its settings, and its open runs. `fail` is told of each query
-    that fails: in a transaction only ROLLBACK is left then."""
+    """The backend of a session (made at first use), its settings, and its open runs. `fail` is told of each query that
+    fails: a transaction then allows only ROLLBACK."""
 
     def __init__(self, backend: Backend | str, settings: Settings, spark: Any, fail: Callable[[], None]) -> None:
         check_backend(backend)
@@ -53,8 +53,8 @@ class QueryRunner:
         return prepared.make_plan(settings or self.settings, self.target, self.shards)
 
     def relation(self, prepared: Prepared, values: dict[str, Any], *, cached: bool = False) -> Relation:
-        """The lazy result of a query, under the settings of this moment. What a `cached` one has cost before is not
-        told again."""
+        """The lazy result of a query, under the current settings. For a `cached` query, the time of its analysis is not
+        reported again."""
         settings = replace(self.settings)
 
         def new_run() -> Run:
@@ -83,15 +83,14 @@ class QueryRunner:
             describe_plan=lambda level: self.explain(prepared, values, level),
             source=prepared.source,
             relocate=lambda error: self._failed(prepared, error),
-            # A frame is made of a plan for Spark: without one, nothing is planned, and no query has failed.
+            # A DataFrame needs a plan for Spark. Without Spark, nothing is planned and no query has failed.
             frame=frame if self.target == "spark" else None,
             start_all=lambda run: self.backend.run_all(plan_for(run), run),
             running=self.running,
         )
 
     def local_relation(self, prepared: Prepared, values: dict[str, Any]) -> Relation:
-        """A relation that is computed in this process whatever the backend is: places of rows mean nothing
-        elsewhere."""
+        """A relation that is computed in this process whatever the backend: row positions have no meaning elsewhere."""
         if self.target == "local":
             return self.relation(prepared, values)
         backend, settings = make_backend("local"), replace(self.settings)

@@ -1,5 +1,5 @@
-"""What Python code registers and reads: data with a time and a period, streams over files, and files.
-`Session.register`, `Session.stream` and `Session.read_parquet` and its like call this."""
+"""Registers and reads data for Python code: data with a time and a period, streams over files, and files. Called by
+`Session.register`, `Session.stream`, `Session.read_parquet` and the like."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def is_path(data: Any) -> bool:
 
 
 def as_source(name: str, data: Any) -> Source:
-    """Data under a name as what a scan reads. A relation over one whole table or file stays lazy, any other one is
-    computed now; a DataFrame of Spark is read by its cluster."""
+    """Data under a name, as a scan reads it. A relation over one whole table or file stays lazy, any other is computed
+    now. A Spark DataFrame is read by its cluster."""
     if isinstance(data, Relation):
         data = data.source if data.source is not None else data.arrow()
     elif type(data).__module__.startswith("pyspark."):

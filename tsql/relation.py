@@ -1,4 +1,4 @@
-"""`Relation`: the lazy result of a query. It runs each time it is consumed; nothing is kept between two uses."""
+"""`Relation`: the lazy result of a query. It runs each time it is consumed and caches nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FORMATS = {
     ".ipc": "arrow",
     ".feather": "arrow",
 }
-"""Extensions that say in which format `write` writes."""
+"""The file extensions from which `write` infers the format."""
 
 _REPR_ROWS = 10_000
 
@@ -178,7 +178,7 @@ class Relation:
         return to_polars(self.arrow(), self._types)
 
     def to_spark(self) -> Any:
-        """The result as a lazy DataFrame of Spark, to go on with there; for sessions on the Spark backend."""
+        """The result as a lazy Spark DataFrame; for sessions on the Spark backend."""
         if self._frame is None:
             raise not_on_spark()
         try:
@@ -193,8 +193,8 @@ class Relation:
             return list(self._rows() if rows is None else rows)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row as a tuple, None after the last; the first call runs the query. Of several threads each gets
-        other rows."""
+        """The next row as a tuple, None after the last. The first call runs the query. If several threads call it, each
+        gets different rows."""
         with self._fetching:
             if self._cursor is None:
                 self._cursor = self._rows()
@@ -275,8 +275,8 @@ class Relation:
 
     @property
     def notes(self) -> list[str]:
-        """What the latest run has to tell its user, such as rows that were left out; of a statement that ran at once
-        (COPY, CREATE TABLE AS) what its queries and its commit had to tell."""
+        """Messages of the latest run for the user, such as rows that were left out. For a statement that ran at once
+        (COPY, CREATE TABLE AS), the messages of its queries and its commit."""
         return [*self._told, *([] if self._last is None else self._last.told())]
 
     def tell(self, notes: Iterable[str]) -> Relation:
@@ -331,8 +331,7 @@ def of_table(
 
 
 def of_unreadable(source: Any, refused: TsqlError) -> Relation:
-    """A relation over a source some columns of which cannot be read: it can be registered, and says so when its rows
-    are asked for."""
+    """A relation over a source with unreadable columns. It can be registered; reading its rows is an error."""
     relation = Relation(source.schema.names, tuple(f.type for f in source.schema), lambda run: iter(()), source=source)
     relation._refused = refused
     return relation

@@ -1,4 +1,4 @@
-"""The runs of a session, and the threads that are at work for them: what `close()` ends and waits for."""
+"""The runs of a session, and the threads that work for them: `close()` ends them and waits for them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.process import forks, stopping
 
 CLOSE_SECONDS = 5.0
-"""So long `close()` waits for queries that it has cancelled: they end sooner, unless a library call does not come
-back."""
+"""`close()` waits at most this many seconds for queries that it has cancelled. They end sooner, unless a library call
+does not return."""
 
 
 class Running:
-    """Runs that have begun and not ended (`open`), among them those for which a thread computes something at this
-    moment (`AtWork`). A result that is read batch by batch is open between two batches, and nobody is at work for
-    it."""
+    """Runs that have begun and not ended (`open`), and those for which a thread is working right now (`AtWork`). A
+    result that is read batch by batch is open between two batches, but no thread works for it."""
 
     def __init__(self) -> None:
         self.closed = False

@@ -1,5 +1,4 @@
-"""`Session`: the door to a catalog, its settings and a backend; it turns SQL text into relations. `tsql.connect` makes
-one."""
+"""`Session`: a catalog, its settings and a backend. It turns SQL text into relations. `tsql.connect` makes one."""
 
 from __future__ import annotations
 
@@ -27,11 +26,10 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A connection. Use it from several threads for reading; changes to the catalog are seen by queries that start
-    later.
+    """A connection. Several threads may read with it; queries that start later see changes to the catalog.
 
-    What it does is done by its parts: `QueryRunner` runs queries, `ScriptRunner` finds out what statements mean and
-    carries them out, `Transactions` commits what they change."""
+    Its parts do the work: `QueryRunner` runs queries, `ScriptRunner` analyzes and executes statements, `Transactions`
+    commits their changes."""
 
     def __init__(
         self,
@@ -48,8 +46,8 @@ class Session:
             store.load(self.catalog)
             self.catalog.database = store.path.stem
         self.watch: Callable[[Callable[[], float | None]], AbstractContextManager[Any]] = lambda progress: nullcontext()
-        """Around each statement that runs at once and may last (COPY, INSERT, CREATE TABLE AS), with what tells how far
-        it is."""
+        """A context around each statement that runs at once and may take long (COPY, INSERT, CREATE TABLE AS). It gets
+        a function that returns the progress."""
         self._queries = QueryRunner(backend, settings or Settings(), spark, self.transactions.fail)
         self._running = self._queries.running
         self.catalog.run_plan = self._queries.table
@@ -58,7 +56,7 @@ class Session:
 
     @property
     def settings(self) -> Settings:
-        """What `SET` changes; each query runs under those of the moment in which it was asked for."""
+        """The settings that `SET` changes. A query uses the settings of the moment when it was created."""
         return self._queries.settings
 
     @settings.setter
@@ -88,8 +86,8 @@ class Session:
         return self._scripts.sql(text.removeprefix("\ufeff"), *convert_all(params), origin)
 
     def statements(self, text: str, params: Parameters = None, *, origin: str | None = None) -> Iterator[Relation]:
-        """The results of the statements of a script, one after the other; the next statement is looked at only when its
-        result is asked for, so it sees the tables that those before it have made."""
+        """The results of the statements of a script, one after the other. A statement is analyzed only when its result
+        is asked for, so it sees the tables that earlier statements made."""
         self._check_open()
         kinds, values = convert_all(params)
         text, origin = checked_text(text, "a script"), optional_text(origin, "the origin of a script")
@@ -230,8 +228,8 @@ class Session:
             raise
 
     def close(self) -> None:
-        """End the queries that run, which get a CancelledError, and free the tables, the plans and the backend's
-        workers. What needs the session afterwards is an error."""
+        """Cancel running queries, which get a CancelledError, and free the tables, the plans and the backend's workers.
+        Using the session afterwards is an error."""
         with ExitStack() as later:  # all of it, also if one raises, or Ctrl-C comes
             later.callback(self._queries.close_backend)
             if self._store is not None:

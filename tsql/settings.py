@@ -25,11 +25,11 @@ _UNITS = {
 }
 _BOOLEANS = {"true": True, "on": True, "1": True, "yes": True, "false": False, "off": False, "0": False, "no": False}
 MOST = {"threads": 1024, "shards": MAX_SHARDS}
-"""The largest values of settings; of others they are what fits 31 bits."""
+"""The largest values of these settings; all others are limited to 31 bits."""
 NAMES = tuple(f.name for f in fields(Settings))
 _UTC = ("utc", "uct", "universal", "zulu", "gmt", "gmt0", "gmt+0", "gmt-0", "greenwich")
 UTC_NAMES = frozenset((*_UTC, *(f"etc/{name}" for name in _UTC)))
-"""What DuckDB and others call the one time zone that there is, in small letters."""
+"""The names, in lower case, of the only supported time zone in DuckDB and other engines."""
 
 
 def parse_bytes(value: int | str) -> int:
@@ -77,8 +77,7 @@ def change(settings: Settings, name: str, value: Any) -> None:
 
 
 def _check_time_zone(value: Any) -> None:
-    """Times are in UTC, so that a program which asks for that is content, and one that asks for another zone is
-    refused."""
+    """Accept UTC and refuse any other time zone: all times are in UTC."""
     if value is not None and str(value).lower() not in (*UTC_NAMES, "default"):
         raise CatalogError(
             f"the time zone is UTC, and cannot be {value!r}",

@@ -1,9 +1,9 @@
-"""`Sharded`: plans written in Python. `Session.sharded` starts one; `.plan()` prints the plan file that it stands for.
+"""`Sharded`: plans written in Python. `Session.sharded` starts one; `.plan()` prints its plan file.
 
-A dataset is rows in shards. Its methods move rows and set keys; what is computed on each shard stands in `.query(..)`,
-whose function gets a `Shard`. Each call is one step of the plan, read by the reader of plan files: the same names, the
-same expressions in SQL, the same errors. Nothing is added to what is written but a last `gather`, and the columns that
-a scan reads are those that later steps use, unless they were given."""
+A dataset is rows in shards. Its methods move rows and set keys. The work on each shard is in `.query(..)`, whose
+function gets a `Shard`. Each call is one step of the plan, read by the plan file reader: the same names, the same SQL
+expressions, the same errors. Nothing is added except a last `gather`. A scan reads the columns that later steps use,
+unless columns are given."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Columns = str | Mapping[str, str]
 
 
 class _Builder:
-    """What datasets and shards share: the step so far, and how the next one is made."""
+    """Shared by datasets and shards: the step so far, and how to add the next one."""
 
     def __init__(self, session: Session, step: Step, shards: int, params: Parameters = None) -> None:
         self._session, self._step, self._shards, self._params = session, step, shards, params
@@ -64,8 +64,7 @@ class _Builder:
         return convert_all(self._params)[0]
 
     def _then(self, op: str, attributes: Sequence[tuple[str, str | None]] = (), others: Sequence[_Builder] = ()) -> Any:
-        """The builder behind a step, which is read as the line of a plan file would be; None leaves an attribute
-        out."""
+        """The builder after another step, which is read like a line of a plan file; None omits an attribute."""
         steps = (self._step, *(other._step for other in others))
         for other in others:
             if other._session is not self._session or other._shards != self._shards:
@@ -86,18 +85,18 @@ class _Builder:
         return type(self)(self._session, step, self._shards, self._params)
 
     def name(self, name: str) -> Any:
-        """Call the last step so in the plan file; steps without a name get one from what they do."""
+        """Name the last step in the plan file. Steps without a name get one from what they do."""
         if name in {step.name for step in self._step.walk()} - {self._step.name}:
             raise PlanError(f"the name {name} is taken by another step")
         return self._with(replace(self._step, name=name))
 
     def step(self, op: str, *others: Any, **attributes: str) -> Any:
-        """Any step of the plan file by its name, its further inputs, and its attributes as the file has them."""
+        """Any step of the plan file by its name, with further inputs and attributes as the file writes them."""
         return self._then(op, list(attributes.items()), others)
 
 
 class Shard(_Builder):
-    """The rows of one shard, as the function of `query` sees them: what is computed here moves nothing."""
+    """The rows of one shard in the function of `query`. Its methods move no rows."""
 
     def filter(self, where: str) -> Shard:
         """Keep the rows for which a condition is true."""

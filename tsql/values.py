@@ -17,10 +17,10 @@ from tsql.kernels.expr.types import Type
 from tsql.kernels.process.arrow_compute import pc
 
 FEW_ROWS = 1000
-"""Arrow's casts take longer to import than so many values to write."""
+"""Importing Arrow's casts takes longer than formatting this many values."""
 _DAY_US = 86_400_000_000
 _MAX_DAYS = dt.timedelta.max.days - 110_000
-"""Of an interval, whose time may be another 106,751 days."""
+"""The limit of an interval's days; its time part may add another 106,751 days."""
 _EPOCH_ORDINAL = 719_163
 _MIN_DAY, _MAX_DAY = dt.date.min.toordinal() - _EPOCH_ORDINAL, dt.date.max.toordinal() - _EPOCH_ORDINAL
 
@@ -85,8 +85,8 @@ _HELD = {
     "TIME": (pa.int64(), 0, _DAY_US - 1),
     "TIMESTAMPTZ": (pa.int64(), _MIN_DAY * _DAY_US, (_MAX_DAY + 1) * _DAY_US - 1),
 }
-"""Types whose values pandas shows as Python objects, with the range of these. (It has a TIMESTAMP of its own, for all
-of ours.)"""
+"""Types whose values pandas shows as Python objects, with the range of these objects. (pandas has its own TIMESTAMP,
+which holds all of ours.)"""
 
 # The first and the last day that polars can show; beyond it panics.
 _POLARS_DAYS = -96_465_292, 95_026_236
@@ -101,8 +101,8 @@ _POLARS = {
 
 
 def beyond_python(column: pa.ChunkedArray, sql_type: Type) -> bool:
-    """Whether a column has values that pandas would make Python objects of, and for which there are none: the year
-    10000, 24:00:00."""
+    """Whether a column has values that pandas would turn into Python objects that do not exist: the year 10000,
+    24:00:00."""
     return _outside(column, _HELD.get(sql_type.name)) is not None
 
 

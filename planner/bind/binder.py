@@ -1,9 +1,8 @@
-"""Scalar sqlglot AST + names in scope → typed `kernels.expr`. `tsql/analyze/statements.py` binds queries with it, plan
-files use `parse_expression` and `parse_aggregate`.
+"""Turns a scalar sqlglot AST into typed `kernels.expr`. `tsql/analyze/statements.py` binds queries with it; plan files
+use `parse_expression` and `parse_aggregate`.
 
-A `Binder` walks one expression. What a column name means, and whether aggregates may stand here, is the caller's to say
-(`resolve`, `aggregate`). Operators are in `operators.py`, calls in
-`calls.py` and `forms.py`, typing rules in `types.py`.
+A `Binder` walks one expression. The caller says what a column name means and whether aggregates are allowed (`resolve`,
+`aggregate`). Operators are in `operators.py`, calls in `calls.py` and `forms.py`, typing rules in `types.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ from tsql.planner.bind.types import Bare, castable, coerce, settle
 from tsql.planner.bind.windows import WindowScope
 
 MAX_DEPTH = 250
-"""Levels of a bound expression. Kernels and rules may recurse over expressions, so a deeper one is refused here."""
+"""The maximum depth of a bound expression. Kernels and rules recurse over expressions, so a deeper one is refused
+here."""
 
 
 class Binder:
@@ -49,7 +49,7 @@ class Binder:
     """
 
     forms = bind_forms.FORMS
-    """Calls with a syntax or a typing of their own, by name."""
+    """Calls with their own syntax or typing, by name."""
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ def _resolve(registry: Registry, name: str, args: list[Expr]) -> tuple[object, t
 
 
 def literal_of(arg: Expr) -> int | str | None:
-    """What a registry may know of an argument that still adapts: the integer, or "string"; None for anything else."""
+    """The value of an untyped literal for overload resolution: the integer, or "string". None for anything else."""
     if is_bare_string(arg):
         return "string"
     return arg.value if isinstance(arg, Bare) else None
@@ -100,7 +100,7 @@ ELSEWHERE = {
     "to_date": "strptime(text, format)::DATE",
     "approx_distinct": "approx_count_distinct(x)",
 }
-"""What other engines call functions that are here by another name, and look like none of ours."""
+"""Names that other engines use for our functions, where the spelling is too different for a near-name hint."""
 
 
 def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], node: exp.Expr) -> Exception:
@@ -123,7 +123,7 @@ def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], no
 
 
 def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
-    """An aggregate call with its modifiers; `binder.aggregate` says what stands for the result."""
+    """An aggregate call with its modifiers; `binder.aggregate` gives the expression of its result."""
     bound = aggregate_call(binder, node)
     return binder.aggregate(bound, node)
 
@@ -162,7 +162,7 @@ def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None, 
             )
         arguments = []
     args = [inner.operand(argument) for argument in arguments]
-    # A bare NULL is taken as INTEGER first: that is the type which the column of the result has.
+    # A bare NULL is tried as INTEGER first: the result column has that type.
     typed = [coerce(arg, BIGINT if name in BIT_AGGREGATES else INTEGER) if arg.type == NULL else arg for arg in args]
     found = _resolve(AGGREGATES, name, typed) or _resolve(AGGREGATES, name, args)
     if found is None:

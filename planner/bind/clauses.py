@@ -1,9 +1,9 @@
-"""No clause is ignored: what is known of the arguments of each syntax node, and the guard that refuses the others.
+"""Ensures that no clause is ignored. Tables list the known arguments of each syntax node; all others are refused.
 
 sqlglot parses clauses of many dialects into arguments of its nodes. An argument that nobody reads would be a clause
-without effect, so each one is in a table: it is read, it has no meaning here (with the reason), or it is refused by
-name. The table of expressions is in `expression_clauses.py`, those of statements are in `tsql/grammar/clauses/`.
-`check_clauses` runs on each tree that a parser made, and on nothing else: what a rewrite makes has been read once."""
+without effect. So a table lists each argument: it is read, it has no meaning here (with the reason), or it is refused
+by name. The table of expressions is in `expression_clauses.py`, those of statements are in `tsql/grammar/clauses/`.
+`check_clauses` runs only on trees that a parser made: rewritten trees have been checked before."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 
 @dataclass(frozen=True)
 class Refusal:
-    """How a clause is refused. `words`: as it is written, several spellings with | between them; the first one that the
-    text has is shown, and is where the error points. `message` stands in for "words is not supported". `elsewhere`: it
-    means something in other places."""
+    """How a clause is refused.
+
+    words: the clause as written, with | between several spellings. The error shows and points to the first one that the
+    text contains. message: replaces "words is not supported". elsewhere: the clause is valid in other places."""
 
     words: str
     hint: str | None = None
@@ -39,11 +40,11 @@ Places = Mapping[str, Mapping[type[exp.Expr], frozenset[str]]]
 class Clauses:
     """The arguments of one node class.
 
-    read: what the analysis reads. `extra` are those of them that the class does not declare: the grammar adds them.
-    idle: what may stay unread, each with the reason. refused: what is refused with words of its own. `when_false` are
-    those of them for which False is a clause too. foreign: what only the grammars of other dialects set; refused with
-    the name of the argument. places: for the children in an argument, by class, the arguments that are read there,
-    where these are fewer than elsewhere."""
+    read: the arguments that the analysis reads. extra: those of them that the grammar adds to the class. idle:
+    arguments that may stay unread, each with the reason. refused: arguments with their own refusal. when_false: those
+    of them for which False is a clause too. foreign: arguments that only other dialects set; the refusal shows the
+    argument's name. places: for the children in an argument, by class, the arguments that are read there, where these
+    are fewer than elsewhere."""
 
     read: frozenset[str] = frozenset()
     idle: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +87,7 @@ WORDS = {
     "desc": "DESC",
     "kind": "TYPE",
 }
-"""How a clause is written, where an argument is not called like it."""
+"""The spelling of a clause, where it differs from the argument's name."""
 
 
 def misplaced(argument: str) -> Refusal:

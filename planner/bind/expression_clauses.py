@@ -1,5 +1,4 @@
-"""The arguments of the nodes of expressions: which are read (by the files beside this one), and how the others are
-refused."""
+"""The arguments of expression nodes: which ones this package reads, and how the others are refused."""
 
 from __future__ import annotations
 

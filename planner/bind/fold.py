@@ -1,7 +1,7 @@
-"""Casts of constants, done while binding: `fold(literal, type)` gives the literal of the other type.
+"""Folds casts of constants while binding: `fold(literal, type)` gives the literal of the other type.
 
-Only what is exact and cannot fail is folded, in plain Python; for anything else `fold` returns None and the cast stays
-in the plan, where the kernels do it (and report the error if there is one).
+Only exact casts that cannot fail are folded, in plain Python. For any other, `fold` returns None and the cast stays in
+the plan: a kernel computes it and reports errors.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Binding of calls that are more than a function of their arguments, or are rewritten: COALESCE, NULLIF, IF, EXTRACT,
-typeof, format, arithmetic by name, .. Called through `Binder.operand`; plain calls go on to `calls.py`."""
+"""Binds calls that need their own typing or a rewrite: COALESCE, NULLIF, IF, EXTRACT, typeof, format, arithmetic by
+name, .. Called through `Binder.operand`; plain calls go on to `calls.py`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _concat(binder: Binder, node: CallNode) -> Expr:
 
 
 def _format(binder: Binder, node: CallNode) -> Expr:
-    """Numbers are put into a text as BIGINT, HUGEINT or DOUBLE, truth values as they are, anything else as text."""
+    """Numbers are formatted as BIGINT, HUGEINT or DOUBLE, BOOLEAN as it is, anything else as text."""
     args = _arguments(binder, node)
     if not args or args[0].type not in (VARCHAR, NULL):
         raise no_match(binder, SCALARS, node.name, args, node)
@@ -254,7 +254,7 @@ def _current_schema(binder: Binder, node: CallNode) -> Expr:
 
 
 def current_database(name: str) -> Callable[[Binder, CallNode], Expr]:
-    """What current_database() is bound by in a session whose database has this name."""
+    """The handler of current_database() for a session whose database has this name."""
 
     def bind(binder: Binder, node: CallNode) -> Expr:
         _no_arguments(binder, node)
@@ -264,7 +264,7 @@ def current_database(name: str) -> Callable[[Binder, CallNode], Expr]:
 
 
 def _random(binder: Binder, node: CallNode) -> Expr:
-    """random(): of the number that the row has in the result; `binder.windows` is where such a number can be had."""
+    """random() is a function of the row's number in the result; `binder.windows` provides that number."""
     _no_arguments(binder, node)
     if binder.windows is None:
         raise binder.error(

@@ -1,4 +1,4 @@
-"""Functions that are defined by an expression, as DuckDB's macros are: the call is replaced by it before binding."""
+"""Functions defined by an expression, like DuckDB's macros. The expression replaces the call before binding."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MACROS: dict[str, tuple[int, Callable[..., exp.Expr]]] = {
     "not_like_escape": (3, _not("like_escape")),
     "not_ilike_escape": (3, _not("ilike_escape")),
 }
-"""Name to the number of arguments and the expression over them."""
+"""Maps a name to the number of arguments and the expression over them."""
 
 
 def bind_macro(binder: Binder, node: CallNode) -> Expr:

@@ -1,9 +1,9 @@
-"""Binding of the conditions and measures of MATCH_RECOGNIZE: FIRST, LAST, PREV, NEXT, CLASSIFIER, MATCH_NUMBER, RUNNING
-and FINAL, aggregates.
+"""Binds the conditions and measures of MATCH_RECOGNIZE: FIRST, LAST, PREV, NEXT, CLASSIFIER, MATCH_NUMBER, RUNNING,
+FINAL and aggregates.
 
-`tsql/analyze/time/match.py` binds queries with it, and plan files the steps that `kernels/patterns` prints: there the
-variables of a read are strings behind its argument, `last(price, 0, 'A')`, where a query says LAST(A.price). Aggregates
-stand inside of a call `running(..)` or `final(..)` in both (`wrapped`)."""
+`tsql/analyze/time/match.py` uses it for queries, and plan files for the steps that `kernels/patterns` prints. A plan
+file writes the variables of a read as strings after its argument: `last(price, 0, 'A')` for LAST(A.price). In both,
+every aggregate stands inside a call `running(..)` or `final(..)` (`wrapped`)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class MatchBinder:
         return self.binder.bind_typed(wrapped(node))
 
     def _check_host_calls(self, expr: Expr, node: exp.Expr) -> None:
-        """A function that a library computes batch by batch cannot be asked about the match so far."""
+        """Refuse functions that a library computes batch by batch: they cannot see the match so far."""
         for part in expr.walk():
             if not isinstance(part, Call) or not any(isinstance(e, Read) for e in part.walk()):
                 continue

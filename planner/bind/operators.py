@@ -141,7 +141,7 @@ def _power(binder: Binder, left: Expr, right: Expr, position: int | None) -> Exp
 
 
 def negate(binder: Binder, arg: Expr, node: exp.Expr) -> Expr:
-    """Unary minus of something that is no literal."""
+    """Unary minus of an operand that is not a literal."""
     dtype = BIGINT if arg.type == NULL else arg.type
     if not (dtype.is_numeric or dtype == INTERVAL):
         raise binder.error(f"there is no operator - for {shown(arg)}", node)
@@ -213,7 +213,7 @@ def _bind_connector(binder: Binder, node: exp.Connector) -> Expr:
     name = "and" if kind is exp.And else "or"
     for operand in operands:
         bound = to_boolean(binder, binder.operand(operand), operand)
-        # BETWEEN is an AND of its own making: it joins the chain too.
+        # BETWEEN binds to an AND, which joins the chain too.
         args.extend(bound.args if isinstance(bound, Call) and bound.name == name else (bound,))
     return Call(name, tuple(args), BOOLEAN, binder.position(node))
 
@@ -398,7 +398,7 @@ def _typed(binder: Binder, node: exp.DataType) -> tuple[Type, int | None]:
 
 
 def rounded(expr: Expr, unit: int | None) -> Expr:
-    """A TIMESTAMP as a multiple of so many microseconds; the expression itself without a unit."""
+    """A TIMESTAMP rounded to a multiple of `unit` microseconds; the expression itself without a unit."""
     if unit is None or isinstance(expr, Literal) and expr.value is None:
         return expr
     return Call("time_round", (expr, Literal(unit, BIGINT)), TIMESTAMP, getattr(expr, "position", None))

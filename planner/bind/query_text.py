@@ -1,4 +1,4 @@
-"""The text of a query as the binder knows it: its tokens, the place of each node in it, and the errors of reading it.
+"""The text of a query for the binder: its tokens, the position of each node, and tokenizer errors.
 `planner/bind/syntax.py` parses the tokens."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tsql.kernels.expr.errors import ParseError
 from tsql.kernels.process.quick_dataclass import dataclass
 
 MAX_NESTING = 200
-"""Levels of parentheses, CASE and prefix operators; the parser recurses about 20 frames for each."""
+"""Maximum nesting of parentheses, CASE and prefix operators. The parser uses about 20 stack frames per level."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ def _split_number(text: str, token: Token) -> list[Token]:
 
 
 def _token_error(text: str, message: str) -> ParseError:
-    """sqlglot names neither the place nor the reason: look for the quote or comment that is not closed."""
+    """sqlglot reports neither the position nor the reason, so look for the quote or comment that is not closed."""
     index = 0
     while index < len(text):
         for opening, closing, what in (

@@ -1,7 +1,6 @@
-"""Comparisons of rows: `(a, b) = (1, 'x')`, `<`, BETWEEN and IN lists, value by value from the left.
+"""Binds comparisons of rows: `(a, b) = (1, 'x')`, `<`, BETWEEN and IN lists. Values are compared from left to right.
 
-As in DuckDB a row compares like a value that is never NULL: inside of rows NULL equals NULL, and is greater than all
-else."""
+As in DuckDB, a comparison of rows is never NULL: inside rows NULL equals NULL and is greater than any other value."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Binding of what is said of strings with a syntax of its own: GLOB, subscripts and slices, COLLATE.
+"""Binds string syntax: GLOB, subscripts, slices and COLLATE.
 
-A collation belongs to the comparison in which it stands, not to the value: `a COLLATE NOCASE = b` compares lower(a)
-with lower(b). So COLLATE is understood as an operand of a comparison, IN, BETWEEN, LIKE and CASE, and in ORDER BY;
-elsewhere (a select list, GROUP BY, an argument) it is refused rather than ignored."""
+A collation belongs to the comparison, not to the value: `a COLLATE NOCASE = b` compares lower(a) with lower(b). So
+COLLATE is allowed as an operand of a comparison, IN, BETWEEN, LIKE and CASE, and in ORDER BY. Elsewhere (a select list,
+GROUP BY, an argument) it is refused rather than ignored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tsql.planner.bind.binder import Binder
 
 COLLATIONS = {"nocase": "lower", "noaccent": "strip_accents", "nfc": "nfc_normalize"}
-"""What is done to a string before it is compared; `NOCASE.NOACCENT` does both."""
+"""The function applied to a string before it is compared; `NOCASE.NOACCENT` applies both."""
 
 
 def collation_names(node: exp.Collate) -> list[str]:

@@ -1,6 +1,5 @@
-"""Where subqueries stand in expressions. What they mean is the caller's to say: `Binder.subquery` gets the node of the
-whole construct (the IN, the comparison with ANY, the EXISTS, or the query itself) and gives the expression of its
-value."""
+"""Binds subqueries in expressions. The caller defines their meaning: `Binder.subquery` gets the node of the whole
+construct (the IN, the comparison with ANY, the EXISTS, or the query itself) and returns the expression of its value."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The expression grammar: SQL text → sqlglot AST in which every node can be traced back to its place in the text.
+"""The expression grammar: SQL text → sqlglot AST, with the text position of every node.
 
-sqlglot rewrites function calls into classes of its own (SUBSTR and SUBSTRING become one, argument orders change); here
-a call stays what the user wrote, an `exp.Anonymous` with a lower-case name, except for the forms that have a syntax of
-their own. `planner/bind/binder.py` reads expressions of plan files with it; `tsql/grammar/parser/statements.py` adds
-the statements."""
+sqlglot rewrites function calls into its own classes (SUBSTR and SUBSTRING become one, argument orders change). Here a
+call stays as the user wrote it: an `exp.Anonymous` with a lower-case name, except for forms with their own syntax.
+`planner/bind/binder.py` reads expressions of plan files with it; `tsql/grammar/parser/statements.py` adds the
+statements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def check_plain(file: str | None) -> None:
-    """Refuse sqlglot's compiled modules, which let nobody add to their grammar; they would fail at the first query."""
+    """Refuse sqlglot's compiled modules: their grammar cannot be extended, so the first query would fail."""
     if not str(file).endswith((".py", ".pyc")):
         raise ImportError(
             "tsql extends the grammar of sqlglot, which its compiled modules do not allow: pip uninstall sqlglotc"
@@ -469,7 +469,7 @@ def run_parser(source: QueryText, dialect: type[DuckDB], parse: Callable[[Expres
     except RecursionError:
         raise ParseError("nested too deeply", position=0, text=source.text) from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, TokenError) as error:
-        # sqlglot stumbles over some malformed texts; the place where it stood is the best there is to say.
+        # sqlglot fails on some malformed texts; its last position is the best one to report.
         token = parser._curr or parser._prev
         raise ParseError(
             _readable("Invalid expression / Unexpected token", parser),

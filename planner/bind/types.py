@@ -157,7 +157,7 @@ def comparison_type(left: Expr, right: Expr, equality: bool) -> Type | None:
 
 
 NULL_AS_INTEGER = INTEGER
-"""What a comparison of NULL with NULL is done in."""
+"""The type in which NULL is compared with NULL."""
 
 
 def integer_type(left: Expr, right: Expr) -> Type:

@@ -1,4 +1,4 @@
-"""Binding of window functions: `f(..) OVER (..)` to a `WindowCall` with its PARTITION BY and ORDER BY. Called through
+"""Binds window functions: `f(..) OVER (..)` becomes a `WindowCall` with its PARTITION BY and ORDER BY. Called through
 `Binder.operand`, and by plan files for the calls of a `window` step."""
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Place = Callable[[WindowCall, tuple[Expr, ...], tuple[SortKey, ...], exp.Expr], 
 
 @dataclass
 class WindowScope:
-    """Where window functions may stand: the windows of the WINDOW clause by lower-case name, and `place`, which takes a
-    bound call and gives the expression that stands for its result."""
+    """Where window functions are allowed: the windows of the WINDOW clause by lower-case name, and `place`, which turns
+    a bound call into the expression of its result."""
 
     place: Place
     named: dict[str, exp.Window] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class WindowScope:
 
 @dataclass(frozen=True)
 class OverClause:
-    """What is between the parentheses of OVER, named windows filled in."""
+    """The content of the parentheses of OVER, with named windows filled in."""
 
     partition: tuple[exp.Expr, ...] = ()
     order: tuple[exp.Ordered, ...] = ()
@@ -240,10 +240,11 @@ def bind_frame(binder: Binder, spec: exp.WindowSpec | None, order: tuple[SortKey
 def _range_frame(
     binder: Binder, key: SortKey, start: tuple[str, exp.Expr | None], end: tuple[str, exp.Expr | None], exclude: str
 ) -> Frame:
-    """RANGE with offsets: where the frame ends is a value of the ORDER BY expression; all are compared in one type."""
+    """RANGE with offsets: each end of the frame is a value of the ORDER BY expression. All values are compared in one
+    type."""
     ends: list[tuple[str, Expr | None, Expr | None]] = []
     if key.expr.type == TIME:
-        # A time of day and an interval give a time of day, past midnight the other way round: frames end at midnight.
+        # TIME + INTERVAL wraps around at midnight, so frames end at midnight.
         key = replace(key, expr=Call("+", (Literal(0, DATE), key.expr), TIMESTAMP))
     dtype = key.expr.type
     for kind, node in (start, end):

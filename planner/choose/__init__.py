@@ -1,2 +1,2 @@
-"""Logical nodes to physical steps: which step, in which phases, by cost. `enumerate.py` names the function for each
-kind of node; the files beside it have them."""
+"""Turns logical nodes into physical steps: chooses steps and phases by cost. `enumerate.py` names the function for each
+kind of node; the other files define them."""

@@ -1,4 +1,4 @@
-"""Steps of what is a grouping: aggregates with their grouping sets, DISTINCT, INTERSECT and EXCEPT."""
+"""Steps of groupings: aggregates with their grouping sets, DISTINCT, INTERSECT and EXCEPT."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def _with_empty_sets(
     keys: tuple[tuple[str, Expr], ...],
     calls: tuple[tuple[str, AggregateCall], ...],
 ) -> Step:
-    """The empty grouping set gives a row even for no input: its groups are aggregated again without keys.
+    """The empty grouping set gives a row even for empty input, so its groups are aggregated again without keys.
 
-    Each empty set is computed by itself over the unexpanded input, and its rows from the expansion are dropped.
+    Each empty set is computed separately over the unexpanded input, and its rows from the expansion are dropped.
     """
     source = choice.step(node.input)
     total = group(choice, source, (), node.aggregates, 1.0)
@@ -92,7 +92,7 @@ def set_operation_step(choice: Choice, node: logical.SetOperation) -> Step:
     left, right = choice.step(node.left), choice.step(node.right)
     if node.kind == "union":
         return Union((left, right))
-    # Count each distinct row on both sides; what the counts allow is the answer.
+    # Count each distinct row on both sides; the counts decide how many of it remain.
     fields = node.schema
     sides = []
     for side, mark in ((left, 0), (right, 1)):

@@ -1,4 +1,4 @@
-"""Logical ASOF joins to steps: the right side is built, in every shard or placed by the keys like the left."""
+"""Turns logical ASOF joins into steps. The right side is built in every shard, or both sides are placed by the keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tsql.planner.physical.step import Step
 
 
 def asof_step(choice: Choice, node: Asof) -> Step:
-    """The step of an ASOF join. Between machines a small right side goes to all of them."""
+    """The step of an ASOF join. Between machines, a small right side is broadcast."""
     left, right = node.left.schema.names, node.right.schema.names
     keys, rest = [], []
     for part in conjuncts(node.condition):

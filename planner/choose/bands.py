@@ -1,9 +1,9 @@
-"""Band joins: joins whose condition bounds a number of one side by expressions of the other, `b.ts BETWEEN a.ts AND
-a.ts + d`.
+"""Band joins: the condition bounds a number of one side by expressions of the other, as in `b.ts BETWEEN a.ts AND a.ts
++ d`.
 
-The side whose number is bounded is built and sorted by it, within the rows of equal keys, so that a row finds its
-partners by search and what a join costs does not grow with the rows of a key. `join_methods.ranged` finds the bounds
-for a given built side."""
+The side with the bounded number is built and sorted by it within each key. A row then finds its partners by binary
+search, so the cost of a join does not grow with the rows per key. `join_methods.ranged` finds the bounds for a given
+built side."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tsql.planner.physical.operators.join import HashJoin
 
 
 def banded(joined: HashJoin, node: logical.Join, is_fixed: bool) -> HashJoin:
-    """The join by ranges, if it has any and they are worth it; itself otherwise. A side that is bounded from both ends
-    is built, unless a hint has said which one is (`is_fixed`)."""
+    """The join as a range join if it has a range that pays off; otherwise the join itself. A side that is bounded from
+    both ends is built, unless a hint fixes the built side (`is_fixed`)."""
     found = _bounded(joined)
     if _ends(found) < 2 and not is_fixed and joined.kind != "single":
         other = _bounded(replace(joined, build="left" if joined.build == "right" else "right"))

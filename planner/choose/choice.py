@@ -1,5 +1,5 @@
-"""`Choice`: what the choice of steps for one query knows. The functions that make the steps of a kind of node take it,
-ask it for the steps of inputs (`step`) and for the cheapest of several plans (`cheapest`)."""
+"""`Choice`: the state of choosing steps for one query. The functions that make the steps of each kind of node take it.
+They ask it for the steps of inputs (`step`) and for the cheapest of several plans (`cheapest`)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ StepOf = Callable[["Choice", Any], Step]
 
 
 class Choice:
-    """Turns the nodes of one query into steps; a node that is used twice becomes one step.
+    """Turns the nodes of one query into steps. A node with several users becomes one step.
 
-    `makers` has a function for each kind of node. `choices` are what to take where there is a choice, in the order in
-    which choices come up; the rest is chosen by cost. `taken` remembers what was taken of what."""
+    makers: a function for each kind of node. choices: the options to take, in the order in which choices come up; the
+    rest is chosen by cost. taken: records each decision and its options."""
 
     makers: Mapping[type[logical.Node], StepOf] = {}
 
@@ -39,9 +39,9 @@ class Choice:
         self.estimator = Estimator(shards, costs)
         self.taken: list[tuple[str, tuple[str, ...]]] = []
         self.done: dict[int, tuple[logical.Node, Step]] = {}
-        """By id, with the node: one that is made for a single step would be freed, and another could have its id."""
+        """By id, with the node. The reference keeps the node alive, so its id cannot be reused."""
         self.chains: dict[int, float] = {}
-        """Of scans, by id: the part of the rows that all filters above one let through."""
+        """For scans, by id: the fraction of rows that passes all filters above."""
         self.recursions: dict[int, str] = {}
         self.gathers = False
         self.shared: set[int] = set()
@@ -74,7 +74,7 @@ class Choice:
         raise TypeError(f"no step for {node.describe()}")
 
     def cheapest(self, options: dict[str, Step]) -> Step:
-        """The option that was asked for in `choices`, or else the one with the least cost; the first of equal ones."""
+        """The option that `choices` asks for, otherwise the cheapest one; of equal costs the first."""
         if len(self.taken) < len(self.choices):
             asked = self.choices[len(self.taken)]
         else:

@@ -1,6 +1,6 @@
-"""Logical plans to physical ones: chooses the steps and their phases by cost, a function for each kind of node.
+"""Turns logical plans into physical ones: chooses steps and phases by cost, with a function for each kind of node.
 
-`enforce` then adds the movement that steps require and do not have."""
+`enforce` then adds the movement that steps require and do not have yet."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How groups are made: phases, where rows are placed, ranges.
+"""How groups are made: phases, placement of rows, ranges.
 
-Alternatives for an aggregate: two phases merged on one shard (few groups), two phases placed by key (many groups), one
-phase over placed rows (nearly as many groups as rows, or an aggregate whose state cannot be handed on). Hints come
-before cost."""
+An aggregate has three alternatives: two phases merged on one shard (few groups), two phases placed by key (many
+groups), or one phase over placed rows (nearly as many groups as rows, or an aggregate whose state cannot be exported).
+Hints take precedence over cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def group(
     calls: tuple[tuple[str, AggregateCall], ...],
     groups: float,
 ) -> Step:
-    """What a hint asks for, or the cheapest plan for a grouping."""
+    """The plan that a hint asks for, otherwise the cheapest plan for a grouping."""
     how = None
     whole = [f"{n}={c}" for n, c in calls if not can_split(c)]
     if choice.wanted.aggregation is not None:
@@ -59,7 +59,8 @@ def group(
 
 
 def _by_ranges(choice: Choice, grouped: Aggregate) -> Step | None:
-    """A grouping by the column that a table in memory is sorted by, of rows that are dealt out by ranges of it."""
+    """A grouping by the sort column of a table in memory, over rows that are dealt to shards by ranges of that
+    column."""
     names = [e.name for _, e in grouped.by if isinstance(e, Column)]
     if choice.scope != "local" or not names or len(names) < len(grouped.by):
         return None
@@ -93,7 +94,7 @@ def _grouped(
 
 
 def _is_placed(choice: Choice, source: Step, keys: tuple[tuple[str, Expr], ...]) -> bool:
-    """Whether the rows of each group are in one shard anyway: below is a sort or a limit, or a hint has placed
+    """Whether the rows of each group are in one shard already: below is a sort or a limit, or a hint has placed
     them."""
     found: dict[int, Properties] = {}
     for step in source.walk():
@@ -110,7 +111,8 @@ def _one_phase(
     calls: tuple[tuple[str, AggregateCall], ...],
     groups: float,
 ) -> Step:
-    """Rows are placed by their keys, which must be columns for that; only what the aggregate needs is moved."""
+    """One phase over rows placed by their keys. Computed keys become columns first; only the columns that the aggregate
+    needs are moved."""
     needed = tuple(dict.fromkeys(c for _, call in calls for e in call.expressions() for c in e.columns()))
     if not all(isinstance(e, Column) for _, e in keys):
         renamed = {c: f"{c}__input" for c in needed}
@@ -120,8 +122,8 @@ def _one_phase(
         source = Project((source,), columns=tuple(columns))
         keys = tuple((n, Column(n, e.type)) for n, e in keys)
         calls = tuple((n, rename_call(c, renamed)) for n, c in calls)
-    # An aggregate without phases keeps its values: a table has room for the rows of its shard, not only for their
-    # groups. A shard should have several groups.
+    # An aggregate without phases keeps its values: its table holds the rows of a shard, not only the groups. A shard
+    # should have several groups.
     kept = (
         groups
         if all(can_split(c) for _, c in calls)
@@ -132,14 +134,14 @@ def _one_phase(
 
 
 def _in_cache(choice: Choice, source: Step, key: tuple[str, ...], groups: float) -> Step:
-    """With very many groups: more shards than cores, so that the table of each fits a core's cache."""
+    """With very many groups, rows are placed in more shards than cores, so that each table fits a core's cache."""
     if choice.scope != "local" or groups <= cost.CACHED_GROUPS or not key:
         return source
     return Redistribute((Rekey((source,), key=key),), scope="local", shards=_shards_in_cache(choice, groups))
 
 
 def _shards_in_cache(choice: Choice, groups: float) -> int:
-    """So many shards that the table of each fits a core's cache."""
+    """The number of shards with which each table fits a core's cache."""
     shards = choice.shards
     while groups > cost.CACHED_GROUPS and shards * cost.GROUPS_PER_SHARD < groups and shards < cost.MOST_SHARDS:
         shards *= 2

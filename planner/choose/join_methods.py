@@ -1,7 +1,6 @@
-"""How a join is done where a hint says so: `METHODS` has a function for each way, from the join with its keys to the
-step.
+"""Join methods that a hint can ask for. `METHODS` has a function for each: from the join with its keys to the step.
 
-A method that cannot do a join raises `CannotJoin` with the reason. Another way of joining is another entry here.
+A method that cannot do a join raises `CannotJoin` with the reason. To add a method, add an entry here.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ class CannotJoin(Exception):
 
 
 def by_hash(joined: HashJoin) -> HashJoin:
-    """A table of one side by the keys."""
+    """Builds a hash table of one side by the keys."""
     if not joined.keys:
         raise CannotJoin("a hash join needs an equality of the two sides")
     return joined
 
 
 def by_merge(joined: HashJoin) -> HashJoin:
-    """The rows of one side walk along those of the other."""
+    """Merges two sides that are in the order of the key."""
     reason = refusal(joined)
     if reason is not None:
         raise CannotJoin(reason)
@@ -45,12 +44,12 @@ def by_merge(joined: HashJoin) -> HashJoin:
 
 
 def by_loop(joined: HashJoin) -> HashJoin:
-    """Every pair of rows is looked at."""
+    """Compares every pair of rows."""
     return replace(joined, keys=(), condition=_everything(joined), range=(), early=False)
 
 
 def by_range(joined: HashJoin) -> HashJoin:
-    """A sorted table of one side, in which the rows of the other look up the bounds of their partners."""
+    """Builds a sorted table of one side; rows of the other look up the bounds of their partners."""
     if joined.kind == "mark":
         raise CannotJoin("a range join does not tell false from NULL, as a subquery's mark needs it")
     found = ranged(joined)
@@ -60,8 +59,8 @@ def by_range(joined: HashJoin) -> HashJoin:
 
 
 def ranged(joined: HashJoin) -> HashJoin:
-    """A join by binary search in a sorted table, among the rows of equal keys, if its condition bounds a number of the
-    built side."""
+    """A join by binary search in a sorted table, within each key. Applies if the condition bounds a number of the built
+    side."""
     built = joined.inputs[0 if joined.build == "left" else 1].schema
     groups: dict[Expr, list[Call]] = {}
     for part in (bound for part in conjuncts(joined.condition) if (bound := closed(part)) is not None):
@@ -79,8 +78,8 @@ def ranged(joined: HashJoin) -> HashJoin:
 
 
 def closed(part: Expr) -> Call | None:
-    """The comparison that a condition implies: itself if it is one; `x <= coalesce(e, the greatest)` for `e IS NULL OR
-    x < e`, the end of a period that may be open. The condition itself then stays a part of the join's."""
+    """The comparison that a condition implies. A comparison implies itself. `e IS NULL OR x < e`, the end of a period
+    that may be open, implies `x <= coalesce(e, the greatest)`; the condition then stays in the join as well."""
     match part:
         case Call("or", (Call("is_null", (end,)), Call("<" | "<=", (x, other)))) if other == end and is_number(
             end.type
@@ -93,7 +92,7 @@ def closed(part: Expr) -> Call | None:
 
 
 def _everything(joined: HashJoin) -> Expr | None:
-    """All that a pair must satisfy."""
+    """The whole condition that a pair must satisfy."""
     return conjunction([*(key.expr for key in joined.keys), *joined.range, *conjuncts(joined.condition)])
 
 

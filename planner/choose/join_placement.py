@@ -13,7 +13,8 @@ from tsql.planner.physical.step import Step
 
 
 def placed(joined: HashJoin, shards: int, scope: str) -> Step:
-    """Both sides moved so that equal keys meet; keys that are computed become columns first, and go again behind."""
+    """Moves both sides so that equal keys meet. Computed keys become columns first and are dropped again after the
+    join."""
     sides = []
     keys = list(joined.keys)
     for at, source in enumerate(joined.inputs):

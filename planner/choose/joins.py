@@ -1,4 +1,4 @@
-"""Logical joins to steps: which side is built into the table, how rows of both sides meet, what hints want of it."""
+"""Turns logical joins into steps: chooses the built side, how rows of both sides meet, and obeys hints."""
 
 from __future__ import annotations
 
@@ -87,16 +87,14 @@ def join_step(choice: Choice, node: logical.Join) -> Step:
 
 
 def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
-    """Both sides moved by one key of each left expression. By all keys of `x = a AND x = b` the left side would be
-    placed by (x, x), of which the plan does not tell that its rows meet those placed by (a, b); and x alone spreads
-    rows as well."""
+    """Moves both sides by one key of each left expression. With `x = a AND x = b`, placing the left side by (x, x)
+    would not show in the plan that its rows meet those placed by (a, b); x alone spreads the rows as well."""
     last = {str(key.left): key for key in joined.keys}
     others = tuple(key for key in joined.keys if key is not last[str(key.left)])
     found = placed(replace(joined, keys=tuple(last.values())), shards, scope)
     if not others:
         return found
-    # The key that rows are placed by comes last: of several keys of one column, that is the one which tells where they
-    # meet.
+    # The placement key comes last: of several keys over one column, the last one tells where the rows meet.
     below = found if isinstance(found, HashJoin) else found.inputs[0]
     assert isinstance(below, HashJoin)
     wide = replace(below, keys=(*others, *below.keys))
@@ -104,7 +102,7 @@ def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
 
 
 def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:
-    """Whether both sides are in the order of a key of which a table would be large and could not be an array."""
+    """Whether both sides are sorted by a key whose table would be large and could not be an array."""
     built = node.left if joined.build == "left" else node.right
     if refusal(joined) is not None or stats.rows(built) < cost.MERGED_ROWS:
         return False
@@ -119,7 +117,7 @@ def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:
 
 
 def _as_demanded(joined: HashJoin, method: Method, wanted: Constraints) -> Step:
-    """The join as a hint wants it done."""
+    """The join done in the way that a hint demands."""
     try:
         found = METHODS[method.how](joined)
     except CannotJoin as reason:
@@ -129,7 +127,7 @@ def _as_demanded(joined: HashJoin, method: Method, wanted: Constraints) -> Step:
 
 
 def _broadcast(joined: HashJoin, demand: Broadcasting, shards: int, scope: str, wanted: Constraints) -> Step:
-    """The join with all of its built side in every shard."""
+    """The join with its whole built side in every shard."""
     name, wide = demand.relation.name, demand.scope or scope
     if joined.build == "left" and joined.kind in ("mark", "single"):
         raise demand.hint.refuse(f"{name} is the outer relation of a subquery, whose join builds the other side")

@@ -1,5 +1,5 @@
-"""mark_late: which scans of files decode some of their columns only for the rows that filters and joins above them
-leave."""
+"""mark_late: chooses the file scans that decode some columns only for the rows that pass the filters and joins
+above."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tsql.planner.physical.step import Step, rebuild
 
 
 def mark_late(root: Step, estimator: Estimator) -> Step:
-    """The plan with `late=yes` on each scan that can do it and that is expected to gain: where few of its rows pass the
-    filters above it, or a join looks for the partners of its rows early."""
+    """The plan with `late=yes` on each scan that supports it and is expected to gain: few of its rows pass the filters
+    above, or a join probes for partners early."""
     users: dict[int, list[Step]] = {}
     for step in root.walk():
         for child in step.inputs:
@@ -36,8 +36,8 @@ def mark_late(root: Step, estimator: Estimator) -> Step:
 
 
 def _adds_up(step: Step, users: dict[int, list[Step]]) -> bool:
-    """Whether the rows of a scan only pass filters on their way to an aggregate of one group. There filters need no
-    branches, all columns are decoded, and what a stage would spare is less than what it costs."""
+    """Whether the rows of a scan pass only filters on their way to an aggregate with one group. Filters then need no
+    branches, all columns are decoded, and late decoding would cost more than it saves."""
     above = users.get(id(step), ())
     while len(above) == 1 and len(above[0].inputs) == 1 and above[0].streamed == 0:
         above = users.get(id(above[0]), ())

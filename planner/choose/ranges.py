@@ -1,5 +1,4 @@
-"""Plans that deal out the rows of a sorted table by ranges of the column that it is sorted by, instead of moving
-them."""
+"""Plans that deal the rows of a sorted table to shards by ranges of its sort column, instead of moving them."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from tsql.planner.physical.step import Step
 
 
 def dealt_by_ranges(step: Step, column: str, shards: int, shared: Collection[int]) -> Step | None:
-    """The step with its rows in so many shards by ranges of a column; None if they do not come from a table sorted by
-    it, or if a step has other users (`shared`, by id) who would compute its rows once more."""
+    """The step with its rows dealt to `shards` shards by ranges of a column. None if the rows do not come from a table
+    sorted by it, or if a step has other users (`shared`, by id) that would compute its rows again."""
     if id(step) in shared:
         return None
     if isinstance(step, Scan):

@@ -1,10 +1,10 @@
-"""Decides where a scan reads its files in the order of a time (`progress`): where groups that a time closes would take
-much memory.
+"""Decides whether a scan reads its files in the order of a time (`progress`), so that groups can be closed as time
+passes.
 
-A plan with one source that can tell the bounds of its parts, and an aggregate or windows among whose keys is a time of
-it, is a candidate. It pays in memory and costs some time (each part of the input is held until its time has passed), so
-that only large states ask for it. Files that are not in the order of the time are then read in another order than they
-have: not where the result depends on it."""
+A candidate is a plan with one source that knows the bounds of its parts, and with an aggregate or windows keyed by a
+time of that source. Progress saves memory but costs some time: each part of the input is held until its time has
+passed. So only large states use it. Files that are not in the order of the time are read in another order, so progress
+is not used where the result depends on their order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step, rebuild, through
 
 ENTRY_BYTES = 16
-"""What a table needs for a group besides its columns."""
+"""Bytes of a table entry besides the columns of its group."""
 
 
 def with_progress(root: Step, estimator: Estimator, memory_limit: int | None) -> Step:
@@ -30,7 +30,7 @@ def with_progress(root: Step, estimator: Estimator, memory_limit: int | None) ->
     scan = scans[0]
     columns = [c for c in scan.columns if has_progress(scan.source, c, scan.columns)]
     if memory_limit is not None and cost.PROGRESS_ROWS * cost.PROGRESS_OVERLAP * width(scan.schema) > memory_limit / 2:
-        return root  # what is held would not fit either, and cannot be spilled
+        return root  # the held input would not fit either, and cannot be spilled
     allowed = min(cost.PROGRESS_BYTES, cost.PROGRESS_BYTES if memory_limit is None else memory_limit // 4)
     for column in columns:
         closed = [s for s in root.walk() if closes(s, scan, column)]
@@ -49,7 +49,7 @@ def _with_column(root: Step, scan: Scan, column: str) -> Step:
 
 
 def closes(step: Step, scan: Scan, column: str) -> bool:
-    """Whether the groups or windows of a step are over when a time of a scan has passed them."""
+    """Whether a step can close its groups or windows as a time of the scan passes."""
 
     def known(below: Step) -> Progress | None:
         return Progress({column: 0}) if below is scan else Progress() if not below.inputs else None
@@ -58,7 +58,7 @@ def closes(step: Step, scan: Scan, column: str) -> bool:
 
 
 def is_in_order(scan: Scan, column: str) -> bool:
-    """Whether the parts of a source hardly overlap in a time."""
+    """Whether the time ranges of a source's parts hardly overlap."""
     bounds = [scan.source.split_bounds(split, column) for split in scan.source.splits(scan.columns, scan.where)]
     if len(bounds) < cost.PROGRESS_PARTS or None in bounds:
         return False
@@ -67,13 +67,13 @@ def is_in_order(scan: Scan, column: str) -> bool:
 
 
 def depends_on_order(root: Step) -> bool:
-    """Whether some step of a plan tells rows apart by their places in the input: the first of a group, ties, the first
-    so many."""
+    """Whether a step of the plan depends on the order of its input: the first row of a group, ties, the first n
+    rows."""
     return any(s.depends_on_order for s in root.walk())
 
 
 def keeps_order(scan: Scan, column: str) -> bool:
-    """Whether the parts of a source are in the order of their least times as they lie."""
+    """Whether the parts of a source are already in the order of their least times."""
     lows = [
         bounds[0]
         for split in scan.source.splits(scan.columns, scan.where)
@@ -83,5 +83,5 @@ def keeps_order(scan: Scan, column: str) -> bool:
 
 
 def _bytes(step: Step, estimator: Estimator) -> float:
-    """What the groups of a step, or the panes of its windows, take, about."""
+    """The approximate memory of a step's groups, or of the panes of its windows."""
     return estimator.of(step.held).rows * (width(step.held.schema) + ENTRY_BYTES)

@@ -39,8 +39,8 @@ def filter_step(choice: Choice, node: logical.Filter) -> Step:
 
 
 def _how(choice: Choice, node: logical.Filter) -> str:
-    """Whether a filter above a scan decides runs of rows at once: where few pass it, or the filters below it with
-    it, and a cheap condition tells them apart."""
+    """Whether a filter above a scan selects runs of rows at once. It does where few rows pass it, alone or together
+    with the filters below, and a cheap condition decides."""
     parts, below = [node.predicate], node.input
     while isinstance(below, logical.Filter):
         parts.append(below.predicate)
@@ -53,8 +53,8 @@ def _how(choice: Choice, node: logical.Filter) -> str:
 
 
 def _scan(choice: Choice, node: logical.Scan, filters: list[logical.Filter]) -> Step:
-    """A scan and the filters above it, the highest first. Rows that a hint places are filtered before they move,
-    and a column that only the hint names is read for it and dropped again."""
+    """A scan and the filters above it, the highest first. Rows that a hint places are filtered before they move. A
+    column that only the hint names is read for it and dropped again."""
     placement = choice.wanted.placement(node)
     extra = tuple(c for c in placement.columns if c not in node.columns) if placement is not None else ()
     rows: Step = Scan((), table=node.table, source=node.source, columns=(*node.columns, *extra), where=node.filter)
@@ -74,7 +74,7 @@ def _scan(choice: Choice, node: logical.Scan, filters: list[logical.Filter]) -> 
 
 
 def series_step(choice: Choice, node: generating.Series) -> Step:
-    """Over the one row of a FROM without tables it is a table of its own."""
+    """A series without an input table is a separate table."""
     alone = isinstance(node.input, logical.Values) and node.input.rows == ((),)
     return Series(
         () if alone else (choice.step(node.input),),

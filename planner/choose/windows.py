@@ -21,8 +21,7 @@ from tsql.planner.physical.step import Step
 
 
 def window_step(choice: Choice, node: logical.Window) -> Step:
-    """Rows are placed by the columns of PARTITION BY; a key that is computed becomes a column for that, and is
-    dropped again."""
+    """Rows are placed by the PARTITION BY columns. A computed key becomes a column first and is dropped again."""
     source = choice.step(node.input)
     computed = tuple(dict.fromkeys(e for e in node.keys if not isinstance(e, Column)))
     if not computed or choice.shards == 1:
@@ -36,8 +35,8 @@ def window_step(choice: Choice, node: logical.Window) -> Step:
 
 
 def snapshot_step(choice: Choice, node: SnapshotAggregate) -> Step:
-    """Many rows are placed in more shards than there are cores: each is sorted by itself, and what fits the cache
-    and memory that was used before is sorted much faster."""
+    """Many rows are placed in more shards than cores. Each shard is sorted by itself: sorting is much faster within the
+    cache and in memory that was used before."""
     source = choice.step(node.input)
     shards = min(
         cost.MOST_SORTED_SHARDS, choice.shards * round(stats.rows(node.input) / choice.shards / cost.SORTED_ROWS)
@@ -55,10 +54,10 @@ def match_step(choice: Choice, node: matching.Match) -> Step:
 
 
 def paned_step(choice: Choice, windows: Paned) -> Step:
-    """Windows from panes. The states of panes move to the shards of their keys; or the rows do, where there are
-    nearly as many panes, and are a pane each where there are hardly fewer."""
+    """Windows from panes. The states of panes move to the shards of their keys. Where there are nearly as many panes as
+    rows, the rows move instead; where there are hardly fewer panes, each row is a pane."""
     source = choice.step(windows.rows)
-    # The pane comes first: rows come mostly in the order of time, and groups in an array are near each other then.
+    # The pane comes first: rows mostly arrive in time order, so groups in an array are then close to each other.
     keys, by = ((PANE, windows.pane), *windows.keys), tuple(n for n, _ in windows.keys)
     calls = (*windows.calls, *windows.extra)
     groups = stats.groups([e for _, e in keys], windows.rows)
@@ -103,7 +102,7 @@ def _shown(found: Step, windows: Paned) -> Step:
 
 
 def _walked(choice: Choice, source: Step, key: tuple[str, ...], groups: float, rows: float) -> Step:
-    """With very many groups: rows in more shards than cores, each of which is sorted and walked at once."""
+    """With very many groups, rows are placed in more shards than cores; each shard is sorted and walked at once."""
     if choice.scope != "local" or groups <= cost.CACHED_GROUPS or not key:
         return source
     shards = choice.shards

@@ -1,2 +1,1 @@
-"""What work costs, and what is known of rows: the constants, and estimates over logical plans. Steps estimate
-themselves with it."""
+"""Costs of work and estimates over logical plans. Steps estimate themselves with them."""

@@ -1,4 +1,5 @@
-"""Estimates of columns: what the source says of a column behind other nodes, and how many values an expression has."""
+"""Estimates of columns: a source's statistics of a column behind other nodes, and the distinct values of an
+expression."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The only constants of the planner: what work costs, and what is assumed where statistics are silent.
+"""The only constants of the planner: the costs of work, and the assumptions where there are no statistics.
 
-`Costs` are of a machine: the defaults are those of a two-core server, `tsql calibrate` measures them where it runs, and
+`Costs` depend on the machine: the defaults are for a two-core server, and `tsql calibrate` measures them where it runs.
 `Step.estimate` of `planner/physical/` turns them into the cost of a plan. The other constants are the same everywhere.
 """
 
@@ -11,20 +11,20 @@ from dataclasses import fields
 from tsql.kernels.process.quick_dataclass import dataclass
 
 UNKNOWN_ROWS = 1e6
-"""Of a source that does not know how many it has."""
+"""Rows of a source that does not know its row count."""
 
 SERIES_ROWS = 1e3
-"""Of a series whose bounds are not known before the query runs."""
+"""Rows of a series whose bounds are not known before the query runs."""
 
 ROUNDS = 10.0
-"""How many times the rows that a recursion starts with come out of it."""
+"""A recursion yields this many times the rows that it starts with."""
 
 MATCHED = 0.2
-"""Matches of a row pattern, of the rows."""
+"""Matches of a row pattern per row."""
 
 WORKING_ROWS = 1e7
-"""Of the working table of a recursion. So large that joins build their tables of the other side, which is done once and
-not in each round."""
+"""Rows of a recursion's working table. The number is large so that joins build their table from the other side: that
+table is built once instead of in each round."""
 
 FILTER_SELECTIVITY = 0.3
 EQUALITY_SELECTIVITY = 0.05
@@ -32,75 +32,75 @@ LIKE_SELECTIVITY = 0.05
 LEAST_RANGE = 0.001
 NULL_PART = 0.1
 GROUPS_OF_UNKNOWN_KEYS = 0.1
-"""Groups per row where nothing is known of the keys."""
+"""Groups per row when nothing is known about the keys."""
 
 SEMI_SELECTIVITY = 0.5
-"""The part of rows that have a partner in a semi join of which nothing is known."""
+"""The fraction of rows with a partner in a semi join with no statistics."""
 
 LEAST_ANTI_PART = 0.05
-"""An anti join is taken to leave so much: that all rows have a partner is a guess."""
+"""An anti join keeps at least this fraction: that all rows have a partner is only a guess."""
 
 SELECT_WORTH, SELECT_WORTH_OF_FEW, FEW_SCANNED = 0.9, 0.4, 10_000
-"""A filter above a scan that lets less than this part of the rows through decides runs of rows at once. To gather the
-numbers of rows costs a nanosecond, however many pass; a branch that nobody can foretell costs more, and a join behind
-the filter can look for partners early only if the filter is decided so too. A scan of few rows has less to gain, and
-the kernel is larger."""
+"""A filter above a scan selects runs of rows at once if it passes less than this fraction. Collecting row numbers costs
+a nanosecond however many rows pass; a mispredicted branch costs more. A join above the filter can probe early only if
+the filter selects runs. The second value is for scans of few rows: they gain less, and the kernel is larger."""
 
 PANES_WORTH = 0.5
-"""With more panes than this part of the rows, windows are made of rows: a state for each would cost more than it
-saves."""
+"""With more panes than this fraction of the rows, windows are computed from rows: a state per pane would cost more than
+it saves."""
 
 CACHED_GROUPS = 100_000
-"""Tables of more groups do not fit a core's cache: each row waits for memory. Rows are then placed into shards whose
-tables do fit, and aggregated in one phase."""
+"""A table of more groups does not fit a core's cache, so each row waits for memory. Rows are then placed into shards
+whose tables fit, and aggregated in one phase."""
 
 GROUPS_PER_SHARD = 32_768
 MOST_SHARDS = 256
 
 MERGED_ROWS = 100_000
 MERGED_DISTANCE = 1024
-"""Sides in the order of their keys are merged if the built one has so many rows, and its keys are so far apart on
-average: smaller tables fit a cache, and keys that are closer are places in an array or in a bitmap."""
+"""Sides sorted by their keys are merged if the built side has at least this many rows and its keys are this far apart
+on average. A smaller table fits a cache; closer keys index an array or a bitmap."""
 
 BAND_ROWS, BAND_OTHER_ROWS = 4.0, 16.0
-"""From so many rows of equal keys on, those that are within a range are searched for in order, instead of being looked
-at one by one; the second where the larger side has to be built for it."""
+"""From this many rows per key on, a range is found by binary search instead of testing each row. The second value
+applies where the larger side has to be built for it."""
 
 MARKING_WORTH, OUTER_MARKING_WORTH = 1.5, 20.0
-"""A semi or anti join builds its left side, and marks what finds a partner, if the right one has so many times its
-rows; a left join, whose pairs must then be kept until the last row is known, if it has so many more."""
+"""A semi or anti join builds its left side, and marks the rows with a partner, if the right side has this many times
+its rows. The second value is for a left join, which must keep its pairs until the last row is known."""
 
 BROADCAST_ROWS = 1_000_000
-"""Up to so many rows are sent to every machine; beyond, both sides of a join are placed by their keys."""
+"""Up to this many rows are sent to every machine; beyond, both sides of a join are placed by their keys."""
 
 BUILD_ROW, JOINED_ROW, PAIR = 4.0, 0.5, 0.3
-"""What it costs to put a row into the table of a join, to pass a pair on, to compare a pair of a product."""
+"""The cost of inserting a row into a join's table, of passing on a pair, and of comparing a pair of a product."""
 
 REDUCTION_WORTH = 8.0
-"""The input of an aggregate is reduced by the keys that a join will ask for if there are so many times more groups."""
+"""The input of an aggregate is reduced by the keys of a join above if there are this many times more groups than
+rows of the other side."""
 
 EARLY_GROUPS = 4.0
-"""A side of a join is aggregated by its keys before it is joined if it has so many rows for each."""
+"""A side of a join is aggregated by its keys before the join if it has this many rows per key."""
 
 EARLY_WORTH = 0.7
-"""If no more than this part of the rows finds a partner, they are looked for where the rows are scanned."""
+"""If at most this fraction of the rows finds a partner, the scan looks for partners already."""
 
 LATE_WORTH = 0.6
-"""If no more than this part of a file's rows pass the filters above its scan, columns that these do not look at are
-decoded behind them."""
+"""If at most this fraction of a file's rows passes the filters above its scan, columns that the filters do not use are
+decoded after them."""
 
 VARCHAR_BYTES = 24
-"""What a text takes when it moves: its length, its place, and a few characters."""
+"""Bytes of a text when it moves: its length, its position, and a few characters."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds of one core, except `pipeline_us`: what a further pipeline costs before its first row."""
+    """Nanoseconds of one core, except `pipeline_us`: the cost of another pipeline before its first row."""
 
     scan_byte_ns: float = 0.15
     """Reading a byte of a column."""
     row_ns: float = 2.0
-    """A comparison or an expression, for each row."""
+    """Computing a comparison or an expression for a row."""
     group_ns: float = 8.0
     """Finding the group of a row and adding to it, in a table that fits the cache."""
     miss_ns: float = 60.0
@@ -110,7 +110,7 @@ class Costs:
     move_ns: float = 10.0
     """Hashing a row and writing it to its shard, between the cores of a machine."""
     sort_ns: float = 6.0
-    """A row and a level of sorting: n rows have log2(n) levels."""
+    """Sorting, per row and level: n rows have log2(n) levels."""
     global_byte_ns: float = 10.0
     """Moving a byte between machines."""
     pipeline_us: float = 300.0
@@ -121,25 +121,26 @@ NAMES = tuple(field.name for field in fields(Costs))
 
 
 def probe_row(table_rows: float) -> float:
-    """What it costs to look a row up: tables that leave the caches make it wait for memory."""
+    """The cost of looking up a row: a table that exceeds the caches makes it wait for memory."""
     return 1.0 if table_rows <= 16_384 else 2.0 if table_rows <= 1_000_000 else 4.0
 
 
 SORTED_ROWS = 2_000_000
-"""About so many rows of a shard are sorted together where a step may choose: their keys and numbers are some 32 MB,
-beyond which allocations are fresh pages of the system."""
+"""About this many rows of a shard are sorted together where a step may choose. Their keys and row numbers take some 32
+MB; larger allocations are fresh pages of the system."""
 MOST_SORTED_SHARDS = 256
-"""At most so many shards are made for that."""
+"""At most this many shards are made for sorting."""
 
 WALKED_ROWS = 1 << 18
-"""Rows that are windows of their own are sorted and walked so many at a time, at most: fewer to a shard would fit a
-core's cache, but then there are more shards than can be written to at the same time, and each has its own cost."""
+"""Rows that are windows of their own are sorted and walked at most this many at a time. Fewer rows per shard would fit
+a core's cache, but would need more shards than can be written at once, and each shard has a fixed cost."""
 
 PROGRESS_BYTES = 1 << 28
-"""Groups that have a time among their keys, and take more than this, are given and forgotten as the time passes, where
-files are in its order; a quarter of memory_limit, if that is less."""
+"""Groups with a time key that take more memory than this are emitted and freed as the time passes, if files are in its
+order. The limit is a quarter of memory_limit if that is less."""
 PROGRESS_ROWS = 1_000_000
-"""About so many rows are read between two punctuations: fewer make more of them, more hold more."""
+"""About this many rows are read between two punctuations: fewer rows mean more punctuations, more rows mean more
+memory."""
 PROGRESS_PARTS = 8
-"""The files have at least so many parts for that, and their times overlap no more than so many times on average."""
+"""Files need at least this many parts for that, and their times overlap at most this many times on average."""
 PROGRESS_OVERLAP = 3

@@ -30,7 +30,7 @@ from tsql.planner.logical.predicates import JoinKey, conjuncts, join_key
 from tsql.planner.logical.snapshot import SnapshotAggregate
 
 UNIQUE = 0.9
-"""A column with so many distinct values per row of its table is taken for a key of it."""
+"""A column with at least this many distinct values per row of its table counts as a key."""
 
 
 def rows(node: Node) -> float:
@@ -214,8 +214,8 @@ def key_selectivity(keys: list[JoinKey], left: Node, right: Node) -> float:
 
 
 def equal_part(sides: Sequence[tuple[float, float]]) -> float:
-    """The part of all pairs that are equal, if each side has so many values, of a table with so many rows: (values,
-    base)."""
+    """The fraction of all pairs that are equal. Each side is (values, base): its distinct values and the rows of its
+    table."""
     unique = [values for values, base in sides if values >= UNIQUE * base]
     return 1.0 / max(1.0, min(unique) if unique else max(values for values, _ in sides))
 
@@ -256,8 +256,7 @@ def unfiltered_rows(node: Node) -> float:
 
 
 def matching_part(keys: list[JoinKey], probed: Node, built: Node) -> float:
-    """The part of the probed rows that is expected to find a partner: that of the built side's values which are
-    left."""
+    """The fraction of probed rows expected to find a partner: the fraction of the built side's values that remain."""
     if not keys:
         return 1.0
     values, base = combinations([k.right for k in keys], built)

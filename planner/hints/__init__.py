@@ -1,1 +1,1 @@
-"""Hints of a query as constraints on its plan: what each demands, and where it was applied."""
+"""Hints of a query as constraints on its plan: what each hint demands, and where it was applied."""

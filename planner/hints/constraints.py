@@ -66,7 +66,7 @@ class Constraints:
     placements: list[Placement] = field(default_factory=list)
     joins: JoinHints = field(default_factory=JoinHints)
     demands: dict[int, Demand] = field(default_factory=dict)
-    """What is asked of single joins, by id of the node; `locate` fills it."""
+    """The demands on single joins, by id of the node; `locate` fills it."""
 
     applied: dict[Hint, list[str]] = field(default_factory=dict)
 

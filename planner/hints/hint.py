@@ -12,7 +12,7 @@ from tsql.planner.logical.nodes import Scan
 from tsql.planner.physical.movement import SCOPES
 
 _TEXTS = {"AGG": 0, "JOIN": 2}
-"""Of hints with an argument that is a text and no name: its place."""
+"""The position of the text argument, for hints that have one (all other arguments are names)."""
 
 
 @dataclass(frozen=True)

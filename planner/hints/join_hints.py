@@ -24,7 +24,7 @@ METHOD_NAMES = ("hash", "merge", "loop", "range")
 """What JOIN may ask for; `choose/join_methods.py` does each."""
 BY_ALIAS = "name one of them by its alias"
 FILTERING = ("semi", "anti", "mark", "single")
-"""Joins that give each left row at most once: to the joins above, the left side is still the relation that it was."""
+"""Joins that give each left row at most once. To the joins above, the left side is still the same relation."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class JoinHints:
                 self.methods.append(_method(hint, scans))
 
     def locate(self, plan: Node) -> dict[int, Demand]:
-        """What is asked of each join of a plan, by its id."""
+        """The demands on each join of a plan, by its id."""
         found: dict[int, Demand] = {}
         joins = [node for node in nodes(plan) if isinstance(node, Join)]
         for wanted in self.broadcastings:
@@ -126,7 +126,7 @@ def _method(hint: Hint, scans: Sequence[Scan]) -> Method:
 
 
 def _bringing_in(wanted: Broadcasting, joins: Iterable[Join]) -> list[tuple[Join, str]]:
-    """The joins that bring a relation in, and its side of each. One that only filters it counts if there is no
+    """The joins that bring a relation in, and its side in each. Joins that only filter it count only if there is no
     other."""
     found = [
         (join, side) for join in joins for side in ("left", "right") if brings(getattr(join, side), wanted.relation)

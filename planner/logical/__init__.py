@@ -1,2 +1,2 @@
-"""Logical plans: the nodes, how rules walk them, and what is certain of their rows. A node says which columns it needs
-and which expressions are its own."""
+"""Logical plans: the nodes, how rules walk them, and what is certain about their rows. Each node says which columns it
+needs and which expressions it has."""

@@ -1,6 +1,5 @@
-"""The logical node of ASOF joins. It is no `Join`: rules that move conditions between sides, exchange sides or reorder
-joins must not see it as one. Which row is the nearest depends on all right rows, so a filter on right columns stays
-above it."""
+"""The logical node of ASOF joins. It is not a `Join`, so that no rule moves conditions between its sides, swaps sides
+or reorders it. Which row is the nearest depends on all right rows, so a filter on right columns stays above it."""
 
 from __future__ import annotations
 
@@ -21,13 +20,12 @@ NEAREST = (">=", ">", "<=", "<")
 
 @dataclass(frozen=True)
 class AsofJoin(Binary):
-    """Each left row with one right row: of those for which `at` and `condition` are true, the one whose time is
-    nearest, and of several with this time the last of the input. inner: only rows that have one. left: the others too,
-    with NULLs.
+    """Joins each left row with one right row: the nearest in time of those for which `at` and `condition` are true. Of
+    several right rows with the same time, the last in the input wins. inner: only left rows with a match. left: all
+    left rows, with NULLs where there is no match.
 
-    at: a comparison of a left with a right expression, in this order. condition: equalities and whatever else pairs
-    must satisfy. tolerance: how far apart the two times may be at most: an INTERVAL without months, or a number of
-    their type."""
+    at: a comparison of a left with a right expression, in this order. condition: equalities and any other conditions on
+    pairs. tolerance: the maximum distance of the two times: an INTERVAL without months, or a number of their type."""
 
     kind: str
     left: Node

@@ -1,5 +1,5 @@
-"""What is certain of the rows of a logical node: columns without NULLs, keys, and how many rows there can be. Rules
-rely on it for correctness, so a doubt is a no."""
+"""Facts about the rows of a logical node: columns without NULLs, keys, and the maximum number of rows. Rules rely on
+them for correctness, so anything uncertain counts as false."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _MOST_KEYS = 8
 
 
 def not_null(node: Node, wanted: Iterable[str]) -> frozenset[str]:
-    """Those of the wanted columns that hold no NULL. Only these are looked at: statistics of a column may be dear."""
+    """The wanted columns that hold no NULL. Only these are looked at, because statistics of a column may be
+    expensive."""
     wanted = frozenset(wanted) & frozenset(node.schema.names)
     if not wanted:
         return wanted
@@ -119,8 +120,8 @@ def _tested(names: Iterable[str], parts: list[Expr]) -> frozenset[str]:
 
 
 def keys(node: Node) -> list[frozenset[str]]:
-    """Sets of columns whose values (NULL is one) no two rows share. The empty set: there is at most one row. A node
-    remembers them."""
+    """Sets of columns whose values are unique per row (NULL counts as a value). The empty set means at most one row.
+    The node caches the result."""
     found = node.__dict__.get("_keys")
     if found is None:
         found = node.__dict__["_keys"] = _keys(node)
@@ -196,12 +197,12 @@ def _covered(*, right: bool, node: Join) -> bool:
 
 
 def at_most_one(node: Node) -> bool:
-    """Whether there is no second row."""
+    """Whether there is at most one row."""
     return frozenset() in keys(node)
 
 
 def exactly_one(node: Node) -> bool:
-    """Whether there is always one row, and no second."""
+    """Whether there is always exactly one row."""
     match node:
         case Values():
             return len(node.rows) == 1

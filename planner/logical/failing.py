@@ -1,5 +1,5 @@
-"""Which expressions may fail for some row, and which casts cannot. What may fail is not moved to where there are more
-rows."""
+"""Which expressions may fail for some row, and which casts cannot. An expression that may fail is not moved to a place
+with more rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OUT_OF_RANGE_ONLY = {
     "date_part",
     "date_trunc",
 }
-"""Functions that fail for numbers and dates out of range at most."""
+"""Functions that fail only for numbers and dates out of range."""
 
 
 def widening_unit(source: Type, target: Type) -> int | None:
@@ -58,9 +58,9 @@ def may_fail(expr: Expr) -> bool:
 
 
 def is_risky(expr: Expr) -> bool:
-    """Whether an expression may fail for more than a number out of range: such a condition stays above the join whose
-    condition may keep bad rows from it. (Arithmetic does move: all engines do it, and joins need their filters
-    early.)"""
+    """Whether an expression may fail for another reason than a number out of range. Such a condition stays above a join
+    whose condition may keep bad rows away from it. (Arithmetic does move: all engines do it, and joins need their
+    filters early.)"""
     for node in expr.walk():
         match node:
             case Call() if node.name in OUT_OF_RANGE_ONLY:

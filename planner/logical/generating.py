@@ -1,8 +1,6 @@
-"""Logical nodes that make rows of their own or choose among them: `Series`, `Recursive` with its `Working` table,
-`Sample`.
+"""Logical nodes that generate or sample rows: `Series`, `Recursive` with its `Working` table, `Sample`.
 
-They stand beside those of `planner/logical/nodes.py`; `planner/unnest/push_dependent.py` knows how they depend on an
-outer row."""
+They extend `planner/logical/nodes.py`; `planner/unnest/push_dependent.py` knows how they depend on an outer row."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ def check_series(start: Expr, stop: Expr, step: Expr) -> None:
 
 @dataclass(frozen=True)
 class Working(Node):
-    """The rows that the last round of a recursion added: the table that a recursive query names in its second part. It
+    """The rows that the last round of a recursion added: the table that the second part of a recursive query reads. It
     belongs to the `Recursive` with the same number."""
 
     name: str
@@ -90,9 +88,9 @@ class Working(Node):
 
 @dataclass(frozen=True)
 class Recursive(Node):
-    """The rows of `initial`, then those of `step` over them, then those of `step` over these, until there are none.
+    """The rows of `initial`, then those of `step` over them, and so on until a round gives no rows.
 
-    With `distinct` (UNION) a row that has been there is dropped when it comes again.
+    With `distinct` (UNION) a row is dropped if it has occurred before.
     """
 
     name: str
@@ -128,10 +126,10 @@ SAMPLE_METHODS = ("bernoulli", "system", "reservoir")
 
 @dataclass(frozen=True)
 class Sample(Unary):
-    """Some of the rows, at random: a `percent` of them, or so many `rows`.
+    """A random sample of the rows: a `percent` of them, or `rows` rows.
 
     bernoulli decides for each row, system for runs of rows; both give about the percentage. reservoir gives the exact
-    number. With a `seed` the same rows come again.
+    number. The same `seed` gives the same rows.
     """
 
     method: str

@@ -1,6 +1,6 @@
-"""The logical node of MATCH_RECOGNIZE. It stands beside those of `planner/logical/nodes.py`.
+"""The logical node of MATCH_RECOGNIZE.
 
-A filter moves below it only if it names nothing but columns of PARTITION BY: any other would change which rows are
+A filter moves below it only if it names nothing but PARTITION BY columns: any other filter would change which rows are
 neighbours."""
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Node:
         return self
 
     def needs(self, wanted: set[str]) -> list[set[str]]:
-        """The columns of each input that it takes to give these of the output: all, where nothing else is said."""
+        """The columns that it needs of each input to compute the wanted output columns. The default is all."""
         return [set(i.schema.names) for i in self.inputs]
 
     def named(self) -> set[str]:
@@ -70,8 +70,7 @@ class Node:
         return columns_of(self.expressions())
 
     def walk(self) -> Iterator[Node]:
-        """This node and everything below it, users first; one that has several users comes once, at the first of
-        them."""
+        """This node and everything below it, users before inputs. A shared node comes once, at its first user."""
         seen: set[int] = set()
         stack: list[Node] = [self]
         while stack:
@@ -375,9 +374,9 @@ class Limit(Unary):
 
 @dataclass(frozen=True)
 class LimitBy(Unary):
-    """For each distinct value of the columns `by` (NULL is one), at most `count` rows (None: all) after skipping
-    `offset`, in the order of `order` (none: any rows). What LIMIT in a subquery is once it stands for all outer rows at
-    a time."""
+    """For each distinct value of the columns `by` (NULL counts as a value), at most `count` rows (None: all) after
+    skipping `offset`, in the order of `order` (empty: any rows). A LIMIT in a correlated subquery becomes this when it
+    is unnested."""
 
     by: tuple[str, ...]
     count: Expr | None
@@ -516,8 +515,7 @@ def _nullable(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 @dataclass(frozen=True)
 class Output(Unary):
-    """The root: the columns of the input that are the result, in order, with the names that the user sees (these may
-    repeat)."""
+    """The root: the result columns in order, with the names that the user sees (these may repeat)."""
 
     columns: tuple[str, ...]
     names: tuple[str, ...]
@@ -535,8 +533,8 @@ class Output(Unary):
 
 
 LONG_TEXT = 500
-"""In a text of so many lines what has several users is shown once: tables that are used twice, again and again, would
-be shown thousands of times."""
+"""After this many lines, a shared node that was shown before is printed without its inputs. Nested shared tables would
+otherwise be printed thousands of times."""
 
 
 def show(plan: Node) -> str:

@@ -1,10 +1,10 @@
-"""What a plan relies on besides its query: columns that hold no NULLs now.
+"""Assumptions of a plan about the data: columns that hold no NULLs now.
 
-`x NOT IN (..)` is an anti join only where neither side has a NULL. Rules and the removal of subqueries may say so from
-what is in the tables (`rely`), and a plan that is kept must not outlive it in silence: then each scan names its
-columns without NULLs (`filled=(..)`), whoever reads the plan again is refused if one has some, and rows that arrive
-later are looked at (`backends/live/`); `with_filled` of `physical/operators/scan.py` writes them down. It is for the
-whole plan, since a column may have many names on its way to the condition. Plans that no such condition is in say
+`x NOT IN (..)` is an anti join only where neither side has a NULL. Rules and unnesting may conclude this from the
+tables' current data (`rely`), and a stored plan must not silently outlive it. So each scan of such a plan names its
+columns without NULLs (`filled=(..)`; `with_filled` of `physical/operators/scan.py` writes it). Reading the plan again
+fails if one of them has NULLs, and rows that arrive later are checked (`backends/live/`). The assumption covers the
+whole plan, because a column may have many names on its way to the condition. Plans without such a condition state
 nothing."""
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 @dataclass
 class Reliance:
-    """What has been decided. `on`: each decision that NULLs would make wrong, by the mark that it is about, or None.
-    `existence`: marks of EXISTS, whose conditions are false where they are NULL; a semi or anti join in their place
-    does not care."""
+    """The decisions made so far. on: each decision that NULLs would make wrong, by the mark that it is about, or None.
+    existence: marks of EXISTS, whose conditions are false where they are NULL; a semi or anti join may replace them
+    regardless of NULLs."""
 
     on: list[str | None] = field(default_factory=list)
     existence: set[str] = field(default_factory=set)
@@ -32,7 +32,7 @@ _watching: ContextVar[Reliance | None] = ContextVar("reliance", default=None)
 
 @contextmanager
 def watched() -> Iterator[Reliance]:
-    """What is decided within this."""
+    """Records the decisions made inside the `with` block."""
     found = Reliance()
     token = _watching.set(found)
     try:
@@ -42,7 +42,7 @@ def watched() -> Iterator[Reliance]:
 
 
 def rely(decided: bool, mark: str | None = None) -> bool:
-    """`decided`, which is true only because columns hold no NULLs."""
+    """Returns `decided`, and records that it is true only because columns hold no NULLs."""
     watching = _watching.get()
     if decided and watching is not None:
         watching.on.append(mark)
@@ -50,7 +50,7 @@ def rely(decided: bool, mark: str | None = None) -> bool:
 
 
 def note_existence(mark: str) -> None:
-    """A mark tells whether there is a row, and nothing else."""
+    """Record that a mark only tells whether a row exists."""
     watching = _watching.get()
     if watching is not None:
         watching.existence.add(mark)
@@ -62,7 +62,7 @@ def is_existence(mark: str) -> bool:
 
 
 def forget(mark: str) -> None:
-    """A mark is no more: a join in its place takes NULL for false, as what was decided about it would."""
+    """Drop the decisions about a mark: a join replaces it and treats NULL as false."""
     watching = _watching.get()
     if watching is not None:
         watching.on = [about for about in watching.on if about != mark]

@@ -1,9 +1,8 @@
-"""Logical nodes of windows in time that overlap: `Hop` and `Cumulate`. Each gives a row once for each window that it is
-in.
+"""Logical nodes of overlapping time windows: `Hop` and `Cumulate`. Each gives a row once per window that contains it.
 
-Both are a `Series` over each row, of window starts or of window ends, and every rule that knows a series knows them.
-What they know besides is the grid of the windows, by which `planner/logical/panes.py` combines aggregates over them
-from panes without repeating a row. All lengths are in microseconds; the time of a row is neither NULL nor infinite."""
+Both are a `Series` over each row, of window starts or of window ends, so every rule for series applies. They also know
+the grid of the windows: `planner/logical/panes.py` uses it to combine aggregates from panes without repeating rows. All
+lengths are in microseconds; the time of a row is neither NULL nor infinite."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ def floor(time: Expr, width: int, offset: int) -> Expr:
 
 
 def later(time: Expr, by: int) -> Expr:
-    """A time moved by so many microseconds."""
+    """A time moved by `by` microseconds."""
     return Call("+", (time, length(by)), TIMESTAMP) if by else time
 
 
@@ -35,9 +34,9 @@ def length(by: int) -> Literal:
 
 
 def margins(slide: int, size: int, offset: int) -> tuple[int, int]:
-    """How far a time must be from the first and from the last TIMESTAMP so that all of its windows are within them:
-    windows of a size, one at each point of the grid `offset + n * slide`. With gaps between the windows it is a little
-    more than that, so that the next window is a time too."""
+    """How far a time must be from the first and from the last TIMESTAMP so that all its windows stay in range. There is
+    one window of `size` at each point of the grid `offset + n * slide`. With gaps between the windows the margin is a
+    little larger, so that the next window is in range too."""
     first = (offset - TIMESTAMP_MIN) % slide
     if slide > size:
         return first, slide

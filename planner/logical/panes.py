@@ -1,10 +1,10 @@
-"""Aggregates over windows that overlap, or that rows make themselves, from panes: which aggregates can be done so, and
-how.
+"""Aggregates over overlapping windows, or over windows that rows define, computed from panes: which aggregates qualify,
+and how.
 
 Each row is in one pane. The rows of a key and pane become a state (`aggregate phase=partial`), and the states of panes
-become windows (`combine`). This is chosen wherever it is possible: no row is repeated, and what a window costs does not
-grow with its size. It is not possible where a key or an argument is computed from the window's bounds, or for an
-aggregate that needs all values."""
+become windows (`combine`). This is used wherever possible: no row is repeated, and the cost of a window does not grow
+with its size. It is impossible where a key or an argument is computed from the window's bounds, or for an aggregate
+that needs all values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Paned:
 
 
 def paned(node: logical.Aggregate) -> Paned | None:
-    """The grouping by panes that gives the same as an aggregate; None if there is none."""
+    """The grouping by panes that is equivalent to an aggregate; None if there is none."""
     if node.sets is not None or not node.keys:
         return None
     below, columns = node.input, None
@@ -198,7 +198,7 @@ def _session(node: logical.Window) -> PaneSource | None:
 
 
 def _rows(node: logical.Filter, window: logical.Window) -> PaneSource | None:
-    """Windows of so many rows that follow each other: those that are full."""
+    """Full windows of a fixed number of consecutive rows."""
     names = {call.name: name for name, call in window.calls}
     if (
         not {"rows_start", "rows_number"} <= set(names) <= {"rows_start", "rows_end", "rows_number"}

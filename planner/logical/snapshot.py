@@ -22,11 +22,10 @@ ENDS = ("any", "in_order", "none")
 
 @dataclass(frozen=True)
 class SnapshotAggregate(Unary):
-    """One row per group and maximal time in which the results do not change, and none where no row of the group is
-    alive.
+    """One row per group and maximal time span in which the results do not change; none where the group has no live row.
 
-    `keys` are columns; a row is alive from the column `start` to `end`, which have no NULLs, and infinity is an open
-    end. `span` names the lifetime of the results. Each aggregate can follow the rows that are alive (`is_foldable`)."""
+    `keys` are columns. A row is alive from the column `start` to `end`; neither is NULL, and infinity is an open end.
+    `span` names the lifetime of the results. Each aggregate can follow the rows that are alive (`is_foldable`)."""
 
     keys: tuple[str, ...]
     start: str

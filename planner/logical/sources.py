@@ -1,5 +1,4 @@
-"""What a source of rows can tell and do, as plans ask it. A source is of the backends; here only its metadata is
-looked at."""
+"""What plans ask of a source of rows. Sources belong to the backends; only their metadata is used here."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ def _down(node: Node, change: Callable[[Node], Node], done: dict[int, tuple[Node
 def hand_down(
     plan: Node, start: Handed, change: Callable[[Node, Handed], tuple[Node, list[Handed]]], several: Collection[int]
 ) -> Node:
-    """Apply `change` to every node, users before inputs; it tells what is handed down to each input of the node that it
-    gives. A node with several users (`several`, by id) is handed `start`, since each knows something else of it."""
+    """Apply `change` to every node, users before inputs. It also returns what is handed down to each input of the new
+    node. A node with several users (`several`, by id) gets `start`, because each user knows something else about it."""
     done: dict[int, Node] = {}
 
     def visit(node: Node, handed: Handed) -> Node:
@@ -61,13 +61,12 @@ def hand_down(
 
 
 def nodes(plan: Node) -> Iterator[Node]:
-    """Every node once, users before inputs where no node is shared; one that has several users comes at the first of
-    them."""
+    """Every node once. Users come before inputs where no node is shared; a shared node comes at its first user."""
     return plan.walk()
 
 
 def shared(plan: Node) -> set[int]:
-    """The ids of nodes with more than one user: each is computed once, so a rule must not change it for one of them
+    """The ids of nodes with more than one user. Each is computed once, so a rule must not change it for one user
     alone."""
     users = Counter(id(i) for node in nodes(plan) for i in node.inputs)
     return {node for node, count in users.items() if count > 1}

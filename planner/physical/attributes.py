@@ -1,5 +1,5 @@
-"""The attributes of a step's line in a plan file. Each step says what kind of value an attribute holds and within which
-bounds; whether it does is looked at here, in one place, so that every step refuses the same things with the same words.
+"""The attributes of a step's line in a plan file. Each step states the kind and the bounds of an attribute's value. The
+check is here, in one place, so that every step refuses the same mistakes with the same message.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _REAL = re.compile(r"[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?$")
 
 
 class Attributes:
-    """The words of a step's line behind its inputs: name=value pairs and, for a scan, one bare word."""
+    """The words after the inputs on a step's line: name=value pairs and, for a scan, one bare word."""
 
     def __init__(self, words: list[str], context: LineContext):
         self.context = context
         self.bare_words: list[str] = []
         self.pairs: list[tuple[str, str, bool]] = []
-        """(name, text, whether the name is in quotes): one in quotes is a column, whatever it is called."""
+        """(name, text, whether the name is quoted). A quoted name is always a column."""
         self.used: set[str] = set()
         self.has_columns = False
         for word in words:
@@ -82,7 +82,7 @@ class Attributes:
         return self.choice(name, ("yes", "no"), "yes" if default else "no") == "yes"
 
     def integer(self, name: str, least: int = LEAST_WORD, greatest: int = GREATEST_WORD) -> int | None:
-        """A number that is written in digits."""
+        """An integer written in digits."""
         text = self.optional(name)
         if text is None:
             return None
@@ -213,7 +213,7 @@ def first_twice(names: Collection[str]) -> str | None:
 
 
 def as_value(expr: Expr, type: Type) -> Expr | None:
-    """A constant as a value of a column: itself, or a cast that loses nothing. None where there is none."""
+    """A constant as a value of a column's type: itself, or a cast that loses nothing. None if there is no such cast."""
     if expr.type == type:
         return expr
     if isinstance(expr, Literal) and not type.is_float:
@@ -230,8 +230,7 @@ def as_value(expr: Expr, type: Type) -> Expr | None:
 
 
 def _keeps_number(value: Literal, type: Type) -> bool:
-    """Whether a number is found again in what it becomes as a float: an integer is the very same, a decimal is the
-    nearest of its scale."""
+    """Whether a number survives the cast to a float: an integer exactly, a decimal as the nearest one of its scale."""
     if value.value is None or not (value.type.is_integer or value.type.is_decimal):
         return True
     scale = value.type.scale if value.type.is_decimal else 0

@@ -1,5 +1,5 @@
-"""check: the last pass. Refuses a plan with an unmet requirement, and says which, on which line, and what would fix
-it."""
+"""check: the last pass. Refuses a plan with an unmet requirement; the error says which one, on which line, and how to
+fix it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""enforce: where an input does not meet what a step requires, the movement that fixes it is put in between.
+"""enforce: inserts the movement that makes an input meet a step's requirement.
 
-The choice of steps (`planner/choose/`) writes movement too, where there is something to choose: a hint, the number of
-shards, the side of a join that goes everywhere. What is required and not there is added here and nowhere else.
+The choice of steps (`planner/choose/`) adds movement too, where there is a choice: a hint, the number of shards, the
+broadcast side of a join. Required movement that is still missing is added only here.
 
-Between machines the rounds of a recursion run on one of them: what they compute of the working table stays in one
-shard, so what the choice of steps would move there stays where it is, and what comes from outside is gathered."""
+Between machines, the rounds of a recursion run on one machine. Whatever they compute from the working table stays in
+one shard, so movement chosen there is dropped, and inputs from outside are gathered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tsql.planner.physical.step import Step
 
 
 def enforce(root: Step, shards: int, scope: str) -> Step:
-    """The plan with movement wherever a requirement is unmet; a plan that needs none comes back as it is."""
+    """The plan with movement wherever a requirement is unmet; the same plan if it needs none."""
     done: dict[int, tuple[Step, Properties]] = {}
     rounds = loose_tables(root) if scope == "global" else {}
     for step in root.walk():
@@ -39,8 +39,8 @@ def enforce(root: Step, shards: int, scope: str) -> Step:
 
 
 def _requirements(step: Step, given: tuple[Properties, ...], scope: str, in_round: bool) -> tuple[Requirement, ...]:
-    """What a step needs of its inputs. Machines share no memory, so where shards would have to, between machines all
-    rows meet in one shard."""
+    """What a step requires of its inputs. Machines share no memory: a requirement of shared memory becomes a single
+    shard between machines."""
     alone = (SINGLE,) * len(step.inputs)
     if in_round:
         return alone

@@ -1,5 +1,5 @@
-"""What is expected of one step: rows, cost and statistics of its output. Steps make these of those of their inputs
-(`Step.estimate`), `estimator.py` goes through a plan. Estimates never change a result."""
+"""The estimate of one step: rows, cost and statistics of its output. Steps compute it from the estimates of their
+inputs (`Step.estimate`); `estimator.py` walks a plan. Estimates never change a result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tsql.planner.physical.properties import Properties
 
 @dataclass(frozen=True)
 class Cost:
-    """elapsed: what counts when plans are compared, with the shards of a step working side by side."""
+    """elapsed: the time by which plans are compared; the shards of a step work in parallel."""
 
     elapsed_ns: float = 0.0
     cpu_ns: float = 0.0
@@ -72,7 +72,7 @@ class Estimate:
     properties: Properties
     cost: Cost
     shadow: logical.Node
-    """A logical node whose columns have the statistics that those of the step have."""
+    """A logical node whose columns have the same statistics as the step's."""
 
     def selectivity(self, predicate: Expr) -> float:
         """The part of the rows for which a predicate is true."""
@@ -83,23 +83,23 @@ class Estimate:
         return distinct(expr, self.shadow)
 
     def bounds(self, expr: Expr) -> tuple[int, int] | None:
-        """Between which integers an expression is, as far as kernels will know it too."""
+        """The integer bounds of an expression, as far as kernels will know them too."""
         return _bounds(expr, self.shadow)
 
     def knows(self, columns: tuple[tuple[str, Expr], ...]) -> bool:
-        """Whether there are statistics of all that computed columns are made of."""
+        """Whether there are statistics of all inputs of computed columns."""
         return all(name in self.shadow.schema for _, expr in columns for name in expr.columns())
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a plan is to run on: the number of its shards that work side by side, and what work costs."""
+    """The target of a plan: the number of shards that work in parallel, and the costs of work."""
 
     shards: int
     costs: Costs = cost.DEFAULT
 
     def work(self, cpu_ns: float, shards: int, memory_bytes: float = 0.0, breaks: bool = False) -> Cost:
-        """Work that the shards of a step share; a breaker starts another pipeline."""
+        """Work that the shards of a step share. A pipeline breaker starts another pipeline."""
         start = self.costs.pipeline_us * 1000 if breaks else 0.0
         return Cost(cpu_ns / max(1, min(shards, self.shards)) + start, cpu_ns + start, memory_bytes=memory_bytes)
 
@@ -110,7 +110,7 @@ def levels(given: Estimate) -> float:
 
 
 def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
-    """Between which integers an expression over the rows of a node is, as far as kernels will know it too."""
+    """The integer bounds of an expression over the rows of a node, as far as kernels will know them too."""
     if expr.type == BOOLEAN:
         return 0, 1
     match expr:
@@ -141,7 +141,7 @@ def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
 
 
 def seen(groups: float, rows: float) -> float:
-    """How many of so many equally frequent groups are among so many rows."""
+    """The expected number of distinct groups among `rows` rows, if all `groups` groups are equally frequent."""
     return groups * -math.expm1(-rows / groups) if groups > 0 else 0.0
 
 

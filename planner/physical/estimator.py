@@ -1,6 +1,6 @@
-"""What a physical plan would cost: the estimates of its steps, each made once.
+"""The cost of a physical plan: the estimates of its steps, each computed once.
 
-The choice between plans asks it, and `tsql plan --candidates` prints it. Costs never change a result.
+The choice between plans uses it, and `tsql plan --candidates` prints it. Costs never change a result.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tsql.planner.physical.step import Step
 
 
 class Estimator:
-    """Estimates steps of plans with so many shards; a step is estimated once."""
+    """Estimates steps of plans for a number of shards. Each step is estimated once."""
 
     def __init__(self, shards: int, costs: Costs = DEFAULT):
         self.machine = Machine(shards, costs)
         self.known: dict[int, tuple[Step, Estimate]] = {}
-        """By id, with the step: a candidate that is not taken would be freed, and another step could have its id."""
+        """By id, with the step. The reference keeps a rejected candidate alive, so its id cannot be reused."""
 
     def of(self, root: Step) -> Estimate:
         """The estimate of one step."""
@@ -36,8 +36,7 @@ class Estimator:
 
 
 def with_groups(root: Step, shards: int) -> Step:
-    """The same plan, with the numbers of groups that are expected: tables are made by them, and plan files do
-    not hold them."""
+    """The same plan with the expected numbers of groups. Tables are sized by them, and plan files do not store them."""
     estimator = Estimator(shards)
     made: dict[int, Step] = {}
     for step in root.walk():

@@ -1,5 +1,5 @@
 """The expressions within an attribute of a step: in lists, calls, sort keys, join keys and patterns. `Step` finds and
-changes its own with it, so that an operator says nothing about them."""
+replaces its expressions with it, so operators need no code for that."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`LineContext`: what a line of a plan file is read with. Steps read names, expressions, calls and tables through it,
-so that every error has the line."""
+"""`LineContext`: reads the parts of a plan file's line. Steps read names, expressions, calls and tables through it, so
+that every error has the line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tsql.planner.physical.text import SIMPLE, quoted, scan_text, split, split_a
 
 
 def unplaced(expr: Expr) -> Expr:
-    """The expression without positions: those of a plan file's line are no positions in the query."""
+    """The expression without positions: positions in a plan file's line are not positions in the query."""
     return rewrite(expr, _without_position)
 
 
@@ -28,7 +28,7 @@ def _without_position(expr: Any) -> Expr:
 
 
 class LineContext:
-    """What a line is read with: the catalog, the number and the text of the line."""
+    """The context of a line: the catalog, the line's number and its text."""
 
     def __init__(self, catalog: Any, parameters: dict[str, Any] | None, text: str, origin: str | None):
         self.catalog, self.parameters, self.full_text, self.origin = catalog, parameters, text, origin

@@ -1,4 +1,4 @@
-"""Movement: the steps that place rows. Query logic never moves rows, and these steps never change them (Quill, section
+"""Movement: the steps that place rows. Query logic never moves rows, and movement never changes rows (Quill, section
 3)."""
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Movement(Step):
         )
 
     def copies(self, properties: Properties) -> int:
-        """How often a row is sent at most, where the output has these properties."""
+        """The maximum number of shards that get a row, for an output with these properties."""
         return 1
 
     def attributes(self) -> list[tuple[str, str]]:
@@ -146,10 +146,10 @@ class Broadcast(Movement):
 
 @dataclass(frozen=True)
 class Multicast(Movement):
-    """Each row to zero or more shards: `to` gives their numbers, from 0 on, or NULLs. A shard gets a row once.
+    """Sends each row to zero or more shards: `to` gives their numbers, from 0 on, or NULLs. A shard gets a row at most
+    once.
 
-    Where rows of two multicasts meet is for who writes the plan to see to: a join of them looks in each shard for
-    itself."""
+    The author of the plan must ensure that rows of two multicasts meet: a join of them looks only within each shard."""
 
     to: tuple[Expr, ...] = ()
 
@@ -205,6 +205,5 @@ class Gather(Step):
         return below[0]
 
     def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
-        # States are merged where they lie, and rows are collected shard by shard; only machines have to send
-        # them.
+        # States are merged where they are, and rows are collected shard by shard; only machines have to send them.
         return Cost()

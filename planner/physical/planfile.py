@@ -1,7 +1,7 @@
 """Plan files: the text of a physical plan, parsed back exactly; `PhysicalPlan.text` prints it.
 
-One named step per line, inputs by name, expressions in SQL, `#` starts a comment. Whatever the file says is what runs:
-parsing never adds, drops or reorders a step. Every error is a PlanError with the line. `text.py` has the words,
+One named step per line, inputs by name, expressions in SQL; `#` starts a comment. The plan runs exactly as written:
+parsing never adds, drops or reorders a step. Every error is a PlanError with the line. `text.py` defines the syntax,
 `line.py` and `attributes.py` read the parts of a line, and each step reads its own attributes.
 """
 
@@ -27,7 +27,7 @@ _QUERY = re.compile(r'\s*query\s+"(?:[^"\\]|\\.)*"')
 
 
 def _without_comment(line: str, quote: str) -> tuple[str, str]:
-    """The line up to a # that is outside quotes, and the quote that is open at its end; `quote` is open at its
+    """The line up to a # outside quotes, and the quote that is open at its end. `quote` is the one open at its
     start."""
     query = None if quote else _QUERY.match(line)
     start = query.end() if query else 0

@@ -1,4 +1,4 @@
-"""What is promised of the rows to come: lower bounds of columns, and how they pass through expressions. Each step says
+"""Progress: lower bounds of columns for all rows to come, and how the bounds pass through expressions. Each step says
 how they pass through it (`Step.promised`)."""
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 DAY_US = 86_400_000_000
 INFINITE, INFINITE_DAY = 2**63 - 1, 2**31 - 1
-"""The infinite time and date, as they are stored; the other ones are their negatives. They stay as they are whatever is
-added."""
+"""The stored values of the infinite time and date; minus infinity is the negative. Adding to them does not change
+them."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Every row to come has in each column of `bounds` NULL or no less than the bound; `ended`: there is no row to
-    come. Values are as they are stored: microseconds for times, days for dates."""
+    """In every row to come, each column of `bounds` is NULL or at least the bound. `ended`: no more rows come. Values
+    are in their stored form: microseconds for times, days for dates."""
 
     bounds: dict[str, int] = field(default_factory=dict)
     ended: bool = False
 
     def lower(self, expr: Expr) -> int | None:
-        """A bound of an expression over the rows to come; None if nothing is known. Of the ended, nothing needs to be
-        known."""
+        """A lower bound of an expression over the rows to come; None if nothing is known. After the end no bound is
+        needed."""
         return _lower(expr, self.bounds)
 
     def of(self, columns: Iterable[tuple[str, Expr]]) -> Progress:
@@ -75,7 +75,7 @@ def _least(exprs: Iterable[Expr], bounds: dict[str, int]) -> int | None:
 
 
 def moved(time: int, length: int) -> int:
-    """A bound of times from one of the same times before they were moved by a length of time."""
+    """A lower bound of times that were moved by a length, from the bound before the move."""
     return time if abs(time) >= INFINITE else _in_range(time + length)
 
 
@@ -85,7 +85,7 @@ def time_of(days: int) -> int:
 
 
 def _in_range(time: int) -> int:
-    # A finite time outside is an error of the query, and no row to come.
+    # A finite time out of range is an error of the query, so no such row comes.
     return max(-INFINITE, min(time, INFINITE))
 
 
@@ -106,7 +106,7 @@ def _cast(expr: Cast, bounds: dict[str, int]) -> int | None:
 def _call(expr: Call, bounds: dict[str, int]) -> int | None:
     match expr.name, expr.args:
         case ("+" | "-", (time, Literal(value=(0, days, micros)))) if time.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
-            # An interval with months is left out: it may put the later of two times before the earlier.
+            # An interval with months is left out: adding it may swap the order of two times.
             inner, length = _lower(time, bounds), days * DAY_US + micros
             return None if inner is None else moved(inner, length if expr.name == "+" else -length)
         case ("+", (Literal(value=(0, _, _)) as length, time)) if time.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
@@ -123,6 +123,6 @@ def _call(expr: Call, bounds: dict[str, int]) -> int | None:
             inner = _lower(pane, bounds)
             return None if inner is None else _in_range(inner * width + offset)
         case ("greatest" | "least" | "coalesce", args):
-            # NULLs among the arguments are passed over, so that any of the others may be the result.
+            # NULL arguments are skipped, so any of the others may be the result.
             return _least(args, bounds)
     return None

@@ -1,5 +1,5 @@
-"""What is known of a dataset between two steps, and what a step may ask of its inputs. `enforce` and `check` compare
-the two."""
+"""Properties of a dataset between two steps, and the requirements of steps on their inputs. `enforce` and `check`
+compare the two."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MAX_SHARDS = 4096
 
 @dataclass(frozen=True)
 class Properties:
-    """A dataset: how many shards it has, by which columns rows are placed, which key is set, whether it is copied, its
+    """The properties of a dataset: its number of shards, its placement, its key, whether it is replicated, and its
     order.
 
-    placed: rows that agree on these columns are in the same shard; None if nothing is known. key: the columns that the
-    last `rekey` set and `redistribute` will place by. replicated: every shard has all rows; the scope of the broadcast
-    ("local": in memory that the shards share), else "". order: the order of the rows of each shard, over all shards if
-    there is one only. by_ranges: rows are placed by ranges of values that only their own table knows, not by a hash.
+    placed: rows that agree on these columns are in the same shard; None if unknown. key: the columns that the last
+    `rekey` set and `redistribute` will place by. replicated: every shard has all rows; the scope of the broadcast
+    ("local": in memory that the shards share), else "". order: the order of the rows in each shard, or of all rows if
+    there is one shard. by_ranges: rows are placed by ranges of values that only their own table knows, not by a hash.
     equal: columns that have the same value in every row. copies: rows are in the shards that a `multicast` named, each
-    in so many of them at most; None if there was none."""
+    in at most this many; None if there was none."""
 
     shards: int
     placed: tuple[str, ...] | None = None
@@ -34,15 +34,14 @@ class Properties:
     copies: int | None = None
 
     def known_as(self, column: str, names: Collection[str]) -> str | None:
-        """The first of the names that has the values of a column: itself, or one that equals it."""
+        """The first of the names that holds the values of a column: the column itself, or one that equals it."""
         if column in names:
             return column
         same = frozenset[str]().union(*(group for group in self.equal if column in group))
         return next((n for n in names if n in same), None)
 
     def follow(self, columns: tuple[str, ...] | None, names: Mapping[str, str]) -> tuple[str, ...] | None:
-        """The names that columns, or others that equal them, have behind a step, from those that it keeps; None if one
-        is gone."""
+        """The names of columns, or of columns that equal them, after a step that keeps `names`; None if one is gone."""
         if columns is None:
             return None
         found = tuple(names[known] for c in columns if (known := self.known_as(c, names)) is not None)
@@ -67,7 +66,7 @@ class Properties:
 
 
 def by_keys(given: Properties, names: Mapping[str, str]) -> Properties:
-    """What is known of one row per group of rows: of all columns only the keys are left, by their new names."""
+    """The properties of one row per group: only the keys remain, under their new names."""
     return replace(given, placed=given.follow(given.placed, names), key=None, order=(), equal=())
 
 

@@ -1,5 +1,5 @@
 """`Step` and `PhysicalPlan`: the sharded algebra. Each operator is a subclass in `planner/physical/operators/` or in
-`movement.py`, and describes itself: passes over plans ask the step and know no operator."""
+`movement.py` and describes itself: passes ask the step and know no operator."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tsql.planner.physical.properties import ANY, Properties, Requirement
 from tsql.planner.physical.text import VERSION, identifier
 
 if TYPE_CHECKING:
-    # Only to read a plan file: a plan that runs needs no parser.
+    # Needed only to read a plan file: a plan that runs needs no parser.
     from tsql.planner.physical.attributes import Attributes
     from tsql.planner.physical.line import LineContext
 
 MOST_DEEP = 1000
-"""A plan has at most so many steps in a row."""
+"""The maximum depth of a plan, in steps."""
 
 SHALLOW = 50
-"""Up to so many steps in a row need no more than Python's own limit of recursion."""
+"""Plans up to this depth need no more than Python's default recursion limit."""
 
 STEPS: dict[str, type[Step]] = {}
 """By `op`, the steps whose files are loaded; `operators.all_steps` loads all of them."""
@@ -40,11 +40,11 @@ STEPS: dict[str, type[Step]] = {}
 
 @dataclass(frozen=True)
 class Step:
-    """One line of a plan. Frozen; `name` and `line` take no part in equality.
+    """One line of a plan. Frozen; `name` and `line` are ignored by equality.
 
-    A subclass with an `op` is an operator, and its other attributes are fields with defaults. It prints and reads them
-    (`attributes`, `read`), and overrides what is not true of it below. The defaults are those of a step that looks at
-    all of its input and keeps the rows where they are."""
+    A subclass with an `op` is an operator; its other attributes are fields with defaults. It prints and reads them
+    (`attributes`, `read`), and overrides the defaults below that do not hold for it. The defaults describe a step that
+    needs all columns of its input and keeps the rows where they are."""
 
     inputs: tuple[Step, ...]
     name: str = field(default="", compare=False, kw_only=True)
@@ -54,15 +54,15 @@ class Step:
     label: ClassVar[str] = ""
     """How the planner names steps of this kind."""
     arity: ClassVar[tuple[int, int]] = (1, 1)
-    """How many inputs it has at least and at most."""
+    """The minimum and maximum number of inputs."""
     names_table: ClassVar[bool] = False
-    """Whether a word without a name, the table, is among its attributes."""
+    """Whether its attributes include a bare word, the table."""
     is_planned: ClassVar[bool] = True
-    """Whether queries are planned to it and plan files may have it."""
+    """Whether the planner produces it and plan files may contain it."""
     is_movement: ClassVar[bool] = False
-    """Whether it only places rows, and changes none."""
+    """Whether it only places rows and changes none."""
     is_stateless: ClassVar[bool] = False
-    """Whether it makes of each row, for itself, what it makes of it: nothing is remembered."""
+    """Whether it processes each row independently, without state."""
 
     def __init_subclass__(cls, **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -104,23 +104,23 @@ class Step:
         return (f.name for f in fields(self) if f.compare and f.name != "inputs")
 
     def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
-        """The columns that each input must have, for those wanted of the output: all, where nothing else is said."""
+        """The columns that it needs of each input to compute the wanted output columns. The default is all."""
         return tuple(frozenset(i.schema.names) for i in self.inputs)
 
     def used(self, *passed: str) -> tuple[frozenset[str]]:
-        """What `needs` is for a step with one input: columns that pass, and those that its expressions name."""
+        """`needs` of a step with one input: the columns passed on, and those that its expressions name."""
         names = {c for e in self.expressions() for c in e.columns()}.union(passed)
         return (frozenset(names.intersection(self.inputs[0].schema.names)),)
 
     def carries(self, column: str) -> list[tuple[Step, str]]:
-        """The columns of inputs whose values a column of the output has, as they are; none if it is computed here."""
+        """The input columns whose values an output column has unchanged; none if it is computed here."""
         return [(i, column) for i in self.inputs if column in i.schema]
 
     def requires(self) -> tuple[Requirement, ...]:
         return tuple(ANY for _ in self.inputs)
 
     def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
-        """What is required of inputs with these properties: a join asks of one side what the other does not have."""
+        """The requirements on inputs with these properties. A join asks one side for what the other does not have."""
         return self.requires()
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
@@ -129,39 +129,38 @@ class Step:
 
     @property
     def streamed(self) -> int | None:
-        """The input whose rows go through the step one by one, as filters and the probed side of a join let them; None
-        if there is none."""
+        """The input whose rows pass through one by one, as in a filter or on the probed side of a join; None if there
+        is none."""
         return None
 
     def follows(self, column: str) -> tuple[int, str] | None:
-        """The streamed input and its column that has the values of this one, if rows stay in the order and in the shard
-        in which they come."""
+        """The streamed input and its column with the values of this one, if rows keep their order and their shard."""
         return None
 
     def equated(self, column: str) -> tuple[int, str] | None:
-        """The same for a column that the step does not take from the streamed input, but that equals one of it."""
+        """The same for a column that is not taken from the streamed input but equals one of its columns."""
         return None
 
     @property
     def depends_on_order(self) -> bool:
-        """Whether rows are told apart by their places in the input: the first of a group, ties, the first so many."""
+        """Whether the result depends on the order of the input: the first row of a group, ties, the first n rows."""
         return False
 
     def promised(self, below: list[Progress]) -> Progress:
-        """What is promised of the rows to come, from what is promised of those of the inputs."""
+        """The progress of the output, from the progress of the inputs."""
         return Progress(ended=all(p.ended for p in below))
 
     def closes(self, below: Callable[[], Progress]) -> bool:
-        """Whether its groups or windows are over when the times that have bounds in its input have passed them."""
+        """Whether its groups or windows can be closed once the bounded times of its input have passed them."""
         return False
 
     @property
     def held(self) -> Step:
-        """The step whose rows are what it holds while it runs."""
+        """The step whose rows this one holds in memory while it runs."""
         return self
 
     def estimate(self, given: tuple[Estimate, ...], machine: Machine) -> Estimate:
-        """What is expected of the step, from what is expected of its inputs."""
+        """The estimate of the step, from the estimates of its inputs."""
         properties = self.provides(tuple(g.properties for g in given), machine.shards)
         rows = self.expected_rows(given, machine)
         return Estimate(rows, properties, self.expected_cost(given, rows, properties, machine), self.shadow(given))
@@ -170,7 +169,7 @@ class Step:
         return given[0].rows if given else 1.0
 
     def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
-        """What the step itself costs."""
+        """The cost of the step itself."""
         entering = sum(g.rows for g in given)
         return machine.work(max(entering, rows) * machine.costs.row_ns, properties.shards)
 
@@ -186,8 +185,8 @@ class Step:
         return logical.Values((), self.schema)
 
     def spares(self, left: float, rows: float) -> bool:
-        """Whether columns that it does not look at are better decoded behind it, where it leaves so many of the rows of
-        the streamed input."""
+        """Whether columns that it does not use are better decoded after it, if it leaves `left` of the `rows` streamed
+        rows."""
         return False
 
     def with_inputs(self, inputs: tuple[Step, ...]) -> Step:
@@ -256,7 +255,7 @@ class PhysicalPlan:
         return depth_of(self.root)
 
     def deep(self) -> AbstractContextManager[None]:
-        """Room for what goes through the plan by recursion: most plans need none."""
+        """Raises the recursion limit for passes over a deep plan; most plans do not need it."""
         return deep_recursion() if self.depth > SHALLOW else nullcontext()
 
     def properties(self) -> dict[int, Properties]:
@@ -268,14 +267,14 @@ class PhysicalPlan:
 
 
 def through(top: Step, known: Callable[[Step], Progress | None]) -> Progress:
-    """The progress of a step's rows. `known` has that of the steps below, and None for a step that is to be looked
-    through."""
+    """The progress of a step's rows. `known` gives that of the steps below, or None for a step to look through."""
     found = known(top)
     return top.promised([through(i, known) for i in top.inputs]) if found is None else found
 
 
 def rebuild(root: Step, change: Callable[[Step, Step], Step]) -> Step:
-    """The plan with every step changed, inputs first: `change` has the step as it was, and over its changed inputs."""
+    """The plan with every step changed, inputs first. `change` gets the original step and the step over its changed
+    inputs."""
     done: dict[int, Step] = {}
     for step in root.walk():
         done[id(step)] = change(step, step.with_inputs(tuple(done[id(i)] for i in step.inputs)))
@@ -283,7 +282,7 @@ def rebuild(root: Step, change: Callable[[Step, Step], Step]) -> Step:
 
 
 def depth_of(root: Step) -> int:
-    """How many steps there are from a step without inputs to the last one, by the longest way."""
+    """The depth of a plan: the steps on the longest path from a step without inputs to the last one."""
     found: dict[int, int] = {}
     for step in root.walk():
         found[id(step)] = 1 + max((found[id(i)] for i in step.inputs), default=0)

@@ -1,4 +1,4 @@
-"""The words of plan files: how names, expressions and lists are written, and how a text is split at its top level.
+"""The syntax of plan files: how names, expressions and lists are written, and how a text is split at its top level.
 Steps print their attributes with it, and the parser reads with it."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.windows.call import WindowCall
 
 VERSION = 1
-"""Of the format: a plan file starts with it."""
+"""The version of the format; a plan file starts with it."""
 
 SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 _ASSIGNMENT = re.compile(r'([A-Za-z_]\w*|"(?:[^"]|"")*")=')
@@ -34,7 +34,7 @@ def identifiers(names: tuple[str, ...]) -> str:
 
 def assignment(name: str, value: Expr | AggregateCall | WindowCall, words: tuple[str, ...] = ()) -> tuple[str, str]:
     """(name, text) of a computed column; a text with spaces is put in parentheses. words: the attributes of the step; a
-    column with such a name is told apart by its quotes."""
+    column of such a name is quoted."""
     text = value.sql()
     return quoted(name) if name in words else identifier(name), f"({text})" if _has_space(text) else text
 

@@ -1,7 +1,7 @@
-"""Rewrite rules over logical plans, and the one door through which they run: by name, timed, verified.
+"""Rewrite rules over logical plans, and the only way to run them: by name, timed, verified.
 
-`RULES` is the order. A rule is a function over one node in a file of its own name, with `@rule` of `framework.py`,
-which says how it is applied; its fixture is `tests/rules/<rule>.test`."""
+`RULES` is the order. A rule is a function over one node, in a file of the same name. The decorator `@rule` of
+`framework.py` says how it is applied; its fixture is `tests/rules/<rule>.test`."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ RULES: tuple[Rule, ...] = (
     prune_columns,
     remove_trivial_project,
 )
-"""`push_filter_down` runs three times: before `mark_to_semi`, which finds a mark where the filter stands right above
-it; when joins have told filters to their sides; and when joins are in order and aggregates have been moved."""
+"""`push_filter_down` runs three times: before `mark_to_semi`, which needs the filter directly above the mark; after
+joins have passed filters to their sides; and after joins are in order and aggregates have been moved."""
 
 
 def optimize(
@@ -68,15 +68,15 @@ def optimize(
     trace: Trace | None = None,
     wanted: Constraints | None = None,
 ) -> Node:
-    """The plan after all rules that are not disabled; `trace` receives (rule, milliseconds, changed). `wanted`: the
-    order of joins obeys these hints."""
+    """The plan after all enabled rules; `trace` receives (rule, milliseconds, changed). `wanted`: hints that the order
+    of joins obeys."""
     return apply_all(RULES, plan, disabled, trace, wanted)
 
 
 def without_products(plan: Node, wanted: Constraints | None = None) -> Node:
-    """What runs where the optimizer is off: conditions of WHERE become conditions of the joins that they connect, if
-    there are joins without one, also a condition that every branch of an OR repeats. Nobody has the time for the
-    product of three tables. An order of joins that a hint demands is obeyed."""
+    """The rewrite that runs with the optimizer off. If there are joins without a condition, conditions of WHERE become
+    conditions of the joins that they connect, including a condition that every branch of an OR repeats: the product of
+    three tables would take too long. An order of joins that a hint demands is obeyed."""
     if any(isinstance(node, Join) and node.kind == "inner" and node.condition is None for node in nodes(plan)):
         plan = push_filter_down(split_conjunctions(extract_common_conjuncts(plan)))
     return order_joins(plan, wanted) if wanted is not None and wanted.joins.leadings else plan

@@ -1,1 +1,1 @@
-"""Subqueries to joins: removes every `Apply` and `Outer` from a logical plan."""
+"""Turns subqueries into joins: removes every `Apply` and `Outer` from a logical plan."""

@@ -1,10 +1,9 @@
-"""`Dependent`: a relation that depends on an outer row, taken apart into a plan that does not and what is left to
-decide.
+"""`Dependent`: a relation that depends on an outer row, split into an independent plan and pending conditions.
 
 `planner/unnest/push_dependent.py` makes these node by node, `planner/unnest/unnest.py` joins them to the outer
-relation. `Binding` holds what is done to all of them alike: giving each outer column a column of the plan (by an
-equality that the query has anyway, or by a join with the domain: the distinct values of the outer columns), and
-applying conditions that cannot wait."""
+relation. `Binding` has the operations common to all. It binds each outer column to a column of the plan: by an equality
+of the query, or by a join with the domain (the distinct values of the outer columns). It also applies conditions that
+cannot wait."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from tsql.planner.logical.tree import nodes
 
 
 class NeedsDomain(Exception):
-    """The domain of the outer columns is needed, and the outer relation itself still depends on others."""
+    """The domain of the outer columns is needed, but the outer relation itself is still correlated."""
 
 
 class OuterNames:
@@ -51,7 +50,7 @@ class OuterNames:
 
 
 class Free:
-    """The outer columns that a node's subtree names and no Apply inside of it binds."""
+    """The outer columns that a subtree names and that no Apply inside it binds."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Node, frozenset[str]]] = {}
@@ -68,7 +67,7 @@ class Free:
         return found[1]
 
     def rename(self, node: Node, renamed: dict[str, Outer]) -> Node:
-        """The node with other outer columns in the place of some; those that an Apply inside binds are its own."""
+        """The node with some outer columns replaced; those that an Apply inside binds are left alone."""
         if not self.of(node) & renamed.keys():
             return node
         if isinstance(node, Apply):
@@ -167,8 +166,8 @@ class Binding:
         return Dependent(Join("inner", domain, d.plan), (*made, *d.pending), d.computed)
 
     def settle(self, d: Dependent, wanted: Iterable[str] = ()) -> Dependent:
-        """Nothing computed, the wanted outer columns bound, and pending only parts that any node lets pass: equalities
-        with a column of the plan, and conditions on the outer row alone."""
+        """Evaluates computed columns, binds the wanted outer columns, and keeps pending only the parts that pass any
+        node: equalities with a column of the plan, and conditions on the outer row alone."""
         waiting = [p for p in d.pending if p.columns() and self.equality(p) is None]
         d = self.bind(d, self.outers(*waiting, *d.computed.values()).union(wanted))
         bound = self.bindings(d)
@@ -196,8 +195,8 @@ class Binding:
         return Dependent(plan, tuple(dict.fromkeys(pending)))
 
     def pin(self, d: Dependent, wanted: Iterable[str]) -> tuple[Dependent, list[Column]]:
-        """Pending is exactly one NULL-safe equality for each wanted outer column, which are all that there are; and the
-        columns of the plan in these, in the order of `wanted`."""
+        """Makes pending exactly one NULL-safe equality for each wanted outer column (these must be all), and returns
+        the plan's columns in them, in the order of `wanted`."""
         wanted = list(wanted)
         d = self.settle(d, wanted)
         bound = self.bindings(d)

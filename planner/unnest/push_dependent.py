@@ -1,12 +1,11 @@
-"""Takes a subquery's plan apart node by node: from what depends on the outer row to a `Dependent` (see
-`planner/unnest/dependent.py`).
+"""Splits a subquery's plan node by node into a `Dependent` (see `planner/unnest/dependent.py`).
 
 After Neumann and Kemper, "Unnesting Arbitrary Queries", and Neumann, "Improving Unnesting of Complex Queries".
-Conditions on outer columns rise through the plan for as long as they can. A node that has to know the outer row (a
-grouping, a limit, the left side of an outer join) first settles them: an equality `outer.x = c` makes `c` one more key,
-since rows with other values of `c` belong to other outer rows; what is no equality is joined with the domain. So a
-subquery that is correlated by equalities never sees the domain. Rows for values that no outer row has do no harm: the
-join with the outer relation drops them."""
+Conditions on outer columns rise through the plan as far as they can. A node that has to know the outer row (a grouping,
+a limit, the left side of an outer join) settles them first. An equality `outer.x = c` makes `c` another key, because
+rows with other values of `c` belong to other outer rows. Any other condition is joined with the domain. So a subquery
+that is correlated by equalities never needs the domain. Rows for values that no outer row has do no harm: the join with
+the outer relation drops them."""
 
 from __future__ import annotations
 
@@ -49,13 +48,13 @@ ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count"
 
 
 def empty_value(aggregate: AggregateCall) -> Literal:
-    """What an aggregate gives for no rows."""
+    """The result of an aggregate over no rows."""
     zero = 0.0 if aggregate.type.is_float else 0
     return Literal(zero if aggregate.name in ZERO_FOR_NO_ROWS else None, aggregate.type)
 
 
 class Pusher(Binding):
-    """Takes the right side of one Apply apart."""
+    """Splits the right side of one Apply."""
 
     def __init__(self, left: Node, bound: frozenset[str], names: OuterNames, free: Free, has_domain: bool):
         super().__init__(left, bound, names, has_domain)
@@ -73,7 +72,7 @@ class Pusher(Binding):
         return bool(self.wanted(node))
 
     def wanted(self, node: Node) -> set[str]:
-        """The outer columns on which a node's rows depend: those that it names, and those that a working table
+        """The outer columns that a node's rows depend on: those that it names, and those that a working table
         carries."""
         found = self.free.of(node) & self.bound
         if self._working:
@@ -198,7 +197,8 @@ class Pusher(Binding):
         return Dependent(Aggregate(d.plan, tuple(keys), calls, sets), tuple(pending))
 
     def _complete(self, node: Aggregate, d: Dependent) -> Dependent:
-        """An aggregate without keys has a row for every outer row: where there is no group, that of no rows."""
+        """An aggregate without keys has a row for every outer row. Outer rows without a group get the result of no
+        rows."""
         domain, values = self.domain(self.outers(*d.pending))
         joined = Join("left", domain, d.plan, conjunction(resolve(p, values) for p in d.pending))
         columns = tuple((n, or_empty(column(joined.schema[n]), c)) for n, c in node.aggregates)
@@ -299,7 +299,7 @@ class Pusher(Binding):
         return node, ()
 
     def _meets_domain(self, node: Node) -> bool:
-        """Whether the rows of a node have to be joined with the domain: nothing gives these an order."""
+        """Whether the rows of a node must be joined with the domain, so that they have no order."""
         d = self.push(node)
         waiting = [p for p in d.pending if p.columns() and self.equality(p) is None]
         return not self.outers(*waiting, *d.computed.values()) <= self.bindings(d).keys()
@@ -386,7 +386,7 @@ class Pusher(Binding):
         return forms[0] == forms[1]
 
     def _values(self, node: Values) -> Dependent:
-        """Rows that name outer columns: the other columns stay, with a number by which each row finds its
+        """Rows that name outer columns: the other columns stay, with a row number by which each row finds its
         expressions."""
         number = self.names.fresh("row")
         place = Column(number, BIGINT, False)
@@ -412,7 +412,7 @@ class Pusher(Binding):
         return replace(d, plan=replace(node.map_expressions(lambda e: resolve(e, bound)), input=d.plan))
 
     def _recursive(self, node: Recursive) -> Dependent:
-        """All outer rows recurse together: their values are columns of the working table, by which each finds its own
+        """All outer rows recurse together. Their values are columns of the working table, so that each finds its own
         rows."""
         wanted = sorted(self.wanted(node))
         initial, columns = self.pin(self.push(node.initial), wanted)
@@ -431,7 +431,7 @@ class Pusher(Binding):
         )
 
     def _apply(self, node: Apply) -> Dependent:
-        """A subquery of the subquery that is still there: its left side brings along the outer columns that it
+        """A nested subquery that has not been removed yet: its left side carries along the outer columns that it
         names."""
         d = self.settle(self.push(node.left))
         wanted = sorted(
@@ -469,8 +469,8 @@ class Pusher(Binding):
         return replace(both, plan=Join("inner", left.plan, right.plan, condition), pending=(*both.pending, *risen))
 
     def _left_join(self, node: Join) -> Dependent:
-        """left, single, semi, anti, mark: what the right side and the condition wait for is decided at the join, so the
-        left side has to bring the outer columns."""
+        """left, single, semi, anti, mark: pending conditions of the right side are decided at the join, so the left
+        side has to carry the outer columns."""
         left, right = self.push(node.left), self.push(node.right)
         if right.computed and node.kind in ("left", "single"):
             right = self.settle(right)
@@ -490,8 +490,7 @@ class Pusher(Binding):
         return Dependent(Join(node.kind, left.plan, plan, condition, node.mark), left.pending, left.computed)
 
     def _asof_join(self, node: AsofJoin) -> Dependent:
-        """Which row is the nearest is decided for each outer row: both sides bring the outer columns, if both depend on
-        them."""
+        """The nearest row is decided per outer row: both sides carry the outer columns, if both depend on them."""
         wanted = sorted(self.wanted(node))
         left, in_left = self.pin(self.push(node.left), wanted)
         right, meet = node.right, []
@@ -531,11 +530,11 @@ def or_empty(value: Expr, aggregate: AggregateCall) -> Expr:
 
 
 def two_valued(left: Node, right: Node, parts: list[Expr], node: Join) -> tuple[Node, list[Expr]]:
-    """Conditions of a WHERE as part of a mark join's condition: what is NULL there must be false, and the mark not NULL
-    by it.
+    """Turns conditions of a WHERE into part of a mark join's condition: NULL must count as false there and must not
+    make the mark NULL.
 
-    An equality stays one, for it is what a join can hash: the right side drops its NULLs, the left side is tested
-    first."""
+    An equality stays an equality, because a join can hash it: the right side drops its NULLs, and the left side is
+    tested first."""
     if node.condition is None and node.mark is not None:
         note_existence(node.mark)
     used = {c for p in parts for c in p.columns()}

@@ -1,12 +1,12 @@
-"""Removes every `Apply` and every `Outer` from a logical plan: subqueries become joins, whatever they are made of.
+"""Removes every `Apply` and every `Outer` from a logical plan: all subqueries become joins.
 
-`make_plan` runs this for each query, also where the optimizer is off, since nothing can execute an Apply. A right side
-that names no outer column makes a plain join. Others are taken apart by `planner/unnest/push_dependent.py`, and what is
-pending there becomes the join's condition. Where the right side has always one row (an aggregate without keys, most
-scalar subqueries), what is above the aggregate is computed above the join.
+`make_plan` runs this for each query, even with the optimizer off, because nothing can execute an Apply. A right side
+that names no outer column becomes a plain join. Others are split by `planner/unnest/push_dependent.py`, and the pending
+conditions become the join's condition. Where the right side always has one row (an aggregate without keys, most scalar
+subqueries), the nodes above the aggregate are computed above the join.
 
-A subquery of a subquery that would need the domain of an outer relation which is itself correlated waits until the
-outer Apply is gone (`NeedsDomain`)."""
+A nested subquery may need the domain of an outer relation that is itself correlated. It waits until the outer Apply is
+gone (`NeedsDomain`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tsql.planner.unnest.dependent import Free, NeedsDomain, OuterNames, keep
 from tsql.planner.unnest.push_dependent import Pusher, or_empty, two_valued
 
 EXISTENTIAL = ("semi", "anti", "mark")
-"""Kinds for which it does not matter how often a right row is there."""
+"""Join kinds for which duplicates on the right side do not matter."""
 
 
 def unnest(plan: Node) -> Node:
@@ -56,8 +56,8 @@ def unnest(plan: Node) -> Node:
 
 
 def _filter_first(node: Node, several: set[int]) -> Node:
-    """Conditions on the left side of an Apply go below it: the right side is then computed for the rows that are left.
-    That is less work, and a recursion that would not end for other rows need not end for them."""
+    """Moves conditions on the left side of an Apply below it, so that the right side is computed only for the remaining
+    rows. That is less work, and a recursion need not end for rows that are filtered out."""
     if (
         not isinstance(node, Filter)
         or not isinstance(node.input, Apply)
@@ -77,8 +77,8 @@ def _filter_first(node: Node, several: set[int]) -> Node:
 
 @dataclass(frozen=True)
 class Computed:
-    """A right side of at most one row for each outer row, beside it: `plan` has the outer columns and more, `values`
-    are the right side's columns over it, and the row exists where all of `exists` are true."""
+    """A right side of at most one row per outer row, beside it: `plan` has the outer columns and more, `values` are the
+    right side's columns over it, and the row exists where all of `exists` are true."""
 
     plan: Node
     values: dict[str, Expr]
@@ -107,7 +107,7 @@ class Unnester:
         return result
 
     def eliminate(self, node: Apply) -> Node:
-        """A join in the place of an Apply; the Apply itself if it has to wait for an outer one."""
+        """A join in place of an Apply; the Apply itself if it has to wait for an outer one."""
         bound = self.free.of(node.right) & set(node.left.schema.names)
         if not bound:
             return Join(node.kind, node.left, node.right, node.condition, node.mark)
@@ -116,8 +116,7 @@ class Unnester:
         right = self._simplify(node, node.right)
         bound = self.free.of(right) & set(node.left.schema.names)
         if not bound:
-            # A test of existence may have lost the projection that kept its names apart, and has no condition that
-            # names them.
+            # An existence test may have lost the projection that kept its names apart, and no condition names them.
             clash = right is not node.right and set(right.schema.names) & set(node.left.schema.names)
             return Join(node.kind, node.left, self._renamed(right) if clash else right, node.condition, node.mark)
         if node.kind == "inner" and _is_beside(right):
@@ -146,7 +145,7 @@ class Unnester:
         return outer
 
     def _simplify(self, apply: Apply, node: Node) -> Node:
-        """Without what cannot matter at the top of a right side: its order, and for tests of existence more."""
+        """Drops what cannot matter at the top of a right side: its order, and more for existence tests."""
         existential = apply.kind in EXISTENTIAL
         exists_only = existential and apply.condition is None
         while True:

@@ -1,7 +1,7 @@
-"""A logical plan said in SQL again, so that DuckDB can run what the analyzer understood.
+"""Prints a logical plan as SQL, so that DuckDB can run what the analyzer understood.
 
-Every node becomes a subquery. An outer column is printed by its bare name: DuckDB then finds it in the relation around,
-as long as no column in between has the same name, which is what the analyzer promises."""
+Every node becomes a subquery. An outer column is printed by its bare name. DuckDB then finds it in the enclosing
+relation, as long as no column in between has the same name, which the analyzer guarantees."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def examples(count: int) -> int:
-    """So many examples of the number that a thorough run takes."""
+    """The number of examples to run, out of the `count` of a thorough run."""
     return count if _chosen["all"] else (count + 1) // 2
 
 

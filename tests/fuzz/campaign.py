@@ -51,7 +51,7 @@ ORDERED = re.compile(r"\) ordered ORDER BY [^()]*$")
 
 QUERIES_PER_SCHEMA = 40
 LARGEST = 200_000
-"""DuckDB's results with more rows than this are not compared: such a query multiplies tables, and tells nothing new."""
+"""Larger results of DuckDB are not compared: such a query multiplies tables and tells nothing new."""
 
 
 @dataclass(frozen=True)

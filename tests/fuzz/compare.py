@@ -1,8 +1,8 @@
-"""Runs one SQL text on our engine and on DuckDB and says how they differ; holds the settings of all fuzz tests.
+"""Runs one SQL text on our engine and on DuckDB and reports how they differ; holds the settings of all fuzz tests.
 
 `TSQL_FUZZ_EXAMPLES` raises the number of examples per test (15 by default, 30 under --all-configurations),
-`TSQL_FUZZ_SEED` sets the seed. The seed is fixed by default, so that a run of the test suite repeats; it is printed
-with every failure."""
+`TSQL_FUZZ_SEED` sets the seed. The seed is fixed by default, so that a run of the test suite is repeatable; it is
+printed with every failure."""
 
 from __future__ import annotations
 

@@ -128,8 +128,8 @@ class GroupEngines:
 
 
 def _exact_sums(case: GroupCase, values: tuple[str, ...], g: int) -> Any:
-    """Sums by their definition: DuckDB fails too where a sum leaves 128 bits on its way, in an order of its own, and
-    comes back."""
+    """Sums by their definition. DuckDB fails even if a sum leaves 128 bits only temporarily, in its own order of
+    additions."""
     digits = [Decimal(v) for v in values]
     first = {
         "running": lambda i: digits[: i + 1],

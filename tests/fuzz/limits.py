@@ -1,8 +1,7 @@
 """Functions over values at the limits of their types, on our engine and on DuckDB: value or error, row by row.
 
-DuckDB evaluates an expression over all rows at once inside of TRY. Rows that have a value there go through one query of
-ours; for each that fails there, ours has to fail too, alone. What DuckDB is plainly wrong about is left out by
-`Case.but`."""
+DuckDB evaluates an expression over all rows at once inside TRY. Rows with a value go through one query of ours. Each
+row that fails in DuckDB must also fail in ours, alone. `Case.but` leaves out rows where DuckDB is plainly wrong."""
 
 from __future__ import annotations
 
@@ -139,8 +138,8 @@ VALUES |= {
     "FACTOR": ["0", "1", "-1", "2", "-2", "3", "2147483647", "9223372036854775807", "-9223372036854775808"],
 }
 SQL = {"DIGITS": "INTEGER", "FACTOR": "BIGINT", "INTERVAL": "VARCHAR"}
-"""Of columns. Intervals are cast in the expression: Arrow, in which we keep columns, does not have the largest of
-DuckDB's."""
+"""The column type of each kind. Intervals are cast in the expression: we keep columns in Arrow, which does not have the
+largest of DuckDB's intervals."""
 
 
 @dataclass(frozen=True)

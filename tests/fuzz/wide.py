@@ -61,9 +61,9 @@ class WideGenerator(Generator):
         return sql.replace(TIED, ""), {f"x{i}": kind for i, kind in enumerate(wanted)}
 
     def _window(self, kind: str, scope: Scope, tied: bool) -> str:
-        """A call with OVER. Frames of ROWS, and functions of single rows, have an order by all columns: rows that tie
-        are equal. Only one call of a SELECT may be such (`tied`): two give equal rows their values in two orders, and
-        which meet is nobody's promise."""
+        """A call with OVER. Frames of ROWS, and functions of single rows, are ordered by all columns, so that rows that
+        tie are equal. Only one call of a SELECT may be such (`tied`): two calls could give equal rows their values in
+        different orders, and the combination is undefined."""
         rng, inner = self.rng, Scope(scope.columns, [])
         partition = (
             f"PARTITION BY {', '.join(self._value(rng.choice(KEYS), inner, 0) for _ in range(rng.choice((1, 1, 2))))} "

@@ -1,7 +1,6 @@
 """Random window functions over the table `mixed`: any function, partition, order and frame that DuckDB binds.
 
-Where the order has ties, functions that depend on the order of rows are left out: which of them comes first is nobody's
-promise."""
+If the order has ties, functions that depend on the order of rows are left out: their result is undefined."""
 
 from __future__ import annotations
 

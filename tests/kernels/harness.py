@@ -1,5 +1,5 @@
-"""Evaluates expressions over an Arrow table through a pipeline, compiled and interpreted: the bench on which functions
-are tested."""
+"""Evaluates expressions over an Arrow table through a pipeline, compiled and interpreted. Functions are tested with
+it."""
 
 from __future__ import annotations
 
@@ -78,9 +78,8 @@ def both(
     parameters: dict | None = None,
     random_from: int | None = None,
 ) -> list[pa.Array]:
-    """As `evaluate`, and the interpreter and LLVM must agree. Where the rows from number `random_from` on are random
-    values, of which one is as good as another, the interpreter, which takes a thousand times as long for a row,
-    computes every third of them."""
+    """As `evaluate`, and the interpreter and LLVM must agree. Rows from number `random_from` on are random values: of
+    these the interpreter computes only every third, because it takes a thousand times as long per row."""
     bench = Bench(expressions, table, parameters)
     compiled = bench.run(False)
     if random_from is None or bench.rows <= random_from:

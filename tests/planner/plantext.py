@@ -1,8 +1,8 @@
-"""Reads logical plans as `show` prints them, so that tests of rules can state a plan that no SQL is needed for.
+"""Reads logical plans as `show` prints them, so that tests of rules can write a plan without SQL.
 
 `outer.x` is a column of the left side of an enclosing `apply`. A literal relation is written `values (x BIGINT, y
-BIGINT): (1, 2), (3, NULL)`. A scan that lists no columns reads all, and tables are those that the caller gives by name.
-A line `name:` before a node gives it a name, and a line `@name` stands for the same object again."""
+BIGINT): (1, 2), (3, NULL)`. A scan that lists no columns reads all. The caller gives the tables by name. A line `name:`
+before a node names it, and a line `@name` stands for the same object again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Logical plans by definition: plain Python over lists of tuples, an Apply evaluated row by row, a join by nested
-loops.
+"""Executes logical plans by definition: plain Python over lists of tuples, an Apply row by row, a join by nested loops.
 
-The twin that rules and unnesting are held against. It knows the nodes of `planner/logical/nodes.py` and the scalar
-functions of `CALLS`; a left row with two partners in a single join raises `TooManyRows`."""
+Rules and unnesting are tested against it. It knows the nodes of `planner/logical/nodes.py` and the scalar functions of
+`CALLS`; a left row with two partners in a single join raises `TooManyRows`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Steps, inputs of every kind for them, and the same in SQL: what `test_provides.py` holds the claims of steps to."""
+"""Steps, inputs of every kind for them, and the same in SQL: `test_provides.py` checks the claims of steps against
+them."""
 
 from __future__ import annotations
 

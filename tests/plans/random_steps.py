@@ -1,7 +1,7 @@
-"""Random physical plans: steps and movement in any order, with names used again and again. What the check accepts must
-give the rows that the same steps give on one shard, where nothing can be misplaced.
+"""Random physical plans: steps and movement in any order, with names reused. A plan that the check accepts must give
+the same rows as its steps on one shard, where nothing can be misplaced.
 
-    python -m tests.plans.random_steps CASES [SEED]      runs as many as one likes, and prints what it finds
+    python -m tests.plans.random_steps CASES [SEED]      runs as many as you like, and prints what it finds
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ class Maker:
         return self.random.sample(names, min(len(names), self.random.randrange(1, most + 1)))
 
     def next(self, data: Any) -> Any:
-        """The dataset behind one more step; some steps are given what they need first, others are left to their
-        luck."""
+        """The dataset after one more step. Some steps are given what they require first, others are left to chance."""
         random, numbers = self.random, self.numbers(data)
         if not numbers:
             return data

@@ -10,10 +10,10 @@ from difflib import unified_diff
 from tests.replay.recording import Entry, Recording
 
 SHOWN = 5
-"""So many differences of each kind are shown in full."""
+"""At most this many differences of each kind are shown in full."""
 
 LINES = 30
-"""A diff is cut after so many lines."""
+"""A diff is cut after this many lines."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ENVIRONMENT = {"TSQL_STORED_PLANS": "0", "TSQL_BETTER_CODE": "0"}
-"""No plans and no programs from disk, which would not be emitted; and no code that a background thread makes again."""
+"""No plans or programs from disk, because those would not be emitted; and no recompilation in a background thread."""
 
 
 @dataclass

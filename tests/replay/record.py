@@ -1,6 +1,6 @@
-"""Makes a recording: runs the parts of the workload, each in a forked process, and puts together what they saw.
+"""Makes a recording: runs the parts of the workload, each in a forked process, and combines the results.
 
-A process of its own for each part: what is made once in a process is then seen by the same query, whatever ran before.
+Each part has its own process: an object that is made once per process is then always attributed to the same query.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A recording: what each query of the workload was planned and compiled to. Written by `record`, read by `compare`.
+"""A recording: the plans and kernels of each query of the workload. Written by `record`, read by `compare`.
 
-The file is gzipped JSON, a line for the version, a line for each text, then a line for each query. Texts are known by
-their hash, so that each is there once; a kernel is the list of its functions, most of which many kernels share.
+The file is gzipped JSON: a line for the version, a line for each text, then a line for each query. Texts are referenced
+by hash, so each is stored once. A kernel is the list of its functions, most of which many kernels share.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is recorded: the slt corpus, TPC-H, and the queries of rules, plans and errors (`fixtures.py`).
+"""The workload: the slt corpus, TPC-H, and the queries of rules, plans and errors (`fixtures.py`).
 
-`record` runs each part in a process of its own.
+`record` runs each part in its own process.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tsql.tpch.queries import NUMBERS, query
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCALE = 0.01
 THREADS = 2
-"""Plans have as many shards as there are threads: the same on each machine."""
+"""The number of threads. Plans have as many shards, so they are the same on every machine."""
 
 EVERY = {"spill": 6, "shards_3": 6}
-"""Further configurations, and that they run one query in so many."""
+"""Further configurations: each runs one query in this many."""
 
 FIXTURES = ("rules", "plans", "plan_files", "bad_input", "join_hints", "mutated", "binding", "truncated")
-"""Functions of `fixtures.py`, which is loaded when it is needed: it loads a dozen files of tests."""
+"""Functions of `fixtures.py`, which is imported on demand: it imports a dozen test files."""
 
 
 class Recorder:

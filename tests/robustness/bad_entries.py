@@ -1,5 +1,4 @@
-"""Contents of cache entries that are none: JSON, heads of plans and of code, and objects with one thing that is
-wrong."""
+"""Invalid contents of cache entries: JSON, heads of plans and of code, and objects with one error each."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ HEADS = {
 
 
 def changed_object(code: bytes, bad: str) -> bytes:
-    """An object with one thing that is wrong with it."""
+    """An object with one error."""
     head, changed = list(HEADER.unpack_from(code)), bytearray(code)
     at, count = head[9], head[15]
     sections = [list(one) for one in SECTION.iter_unpack(code[at : at + count * SECTION.size])]

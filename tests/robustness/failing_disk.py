@@ -1,7 +1,8 @@
-"""A disk that fails at a chosen call, and what a database must show then.
+"""A disk that fails at a chosen call, and the state that a database must have then.
 
-`python -m tests.robustness.failing_disk [ROUNDS]` lets every call of every statement fail in every way, and in as many
-rounds by chance. After each failure the session and a fresh reader see the same rows: those that were acknowledged."""
+`python -m tests.robustness.failing_disk [ROUNDS]` makes every call of every statement fail in every way; the way
+"chance" runs with that many seeds. After each failure the session and a fresh reader must see the same rows: the
+acknowledged ones."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ STATEMENTS = {
     "grown journal": "INSERT INTO small SELECT i, 'text' FROM range(10, 400) t(i)",
 }
 GROWN_BYTES = 6_000
-"""A journal that has grown past this is written anew behind a commit: the last of the statements makes it so large."""
+"""A journal that has grown past this is rewritten after a commit: the last of the statements makes it large enough."""
 
 
 def state(db: tsql.Session) -> dict[str, Any]:

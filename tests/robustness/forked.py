@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tests.patience import wait_until
 
 SHOWN_SECONDS = 0.5
-"""A child that hangs has so long to say where."""
+"""A child that hangs has this long to show where."""
 
 
 def in_child(work: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
-"""A disk that forgets: at a power cut, what was not synced is there in part or not at all.
+"""A disk that forgets: at a power cut, unsynced data is there in part or not at all.
 
-The model is that of POSIX. A file has its content at the last sync, and of the writes since then any first part, cut at
-any byte, with zeros where the file had been made longer. Names have the state of the last sync of their folder, and of
-the changes since then a first part."""
+The model is POSIX. A file has its content at the last sync plus any prefix of the writes since then, cut at any byte,
+with zeros where the file was extended. Names have the state of the last sync of their folder, plus a prefix of the
+changes since then."""
 
 from __future__ import annotations
 
@@ -57,8 +57,7 @@ class ForgetfulDisk(Disk):
             file.durable = path.read_bytes()
 
     def _count(self, in_flight: Callable[[], None] | None = None) -> None:
-        """Count a call; what is in flight when the machine stops may still reach the disk, what comes later does
-        not."""
+        """Count a call. A change in flight when the machine stops may still reach the disk; later ones do not."""
         self.calls += 1
         if in_flight is not None and self.calls <= self.at + 1:
             in_flight()

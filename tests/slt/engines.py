@@ -23,7 +23,8 @@ def reads_only(sql: str) -> bool:
 
 @dataclass(frozen=True)
 class Config:
-    """One way to run the corpus: settings of the session, the backend, and what is done with the plan or the tables."""
+    """One way to run the corpus: the settings of the session, the backend, and the treatment of the plan or the
+    tables."""
 
     name: str
     backend: str = "local"
@@ -75,7 +76,7 @@ class Tsql:
 
     def query(self, sql: str, params: Any = None) -> pa.Table:
         relation = self._db.sql(sql, params) if params is not None else self._db.sql(sql)
-        # DESCRIBE and INSERT .. RETURNING have no plan, and that of EXECUTE has parameters whose values are in the
+        # DESCRIBE and INSERT .. RETURNING have no plan; the plan of EXECUTE has parameters whose values are in the
         # statement.
         if self._config.reload_plan and relation._describe_plan is not None and not sql.upper().startswith("EXECUTE"):
             plan = self._tsql.load_plan_text(relation.plan())
@@ -90,7 +91,7 @@ class Tsql:
         return relation.arrow()
 
     def _stored(self, sql: str, params: Any, relation: Any) -> pa.Table:
-        """The rows of a query by the plan and the programs that its first run has left on disk."""
+        """The rows of a query, computed from the plan and the programs that its first run left on disk."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TSQL_STORED_PLANS", "1")
             self._db._plans.clear()

@@ -23,8 +23,8 @@ class FormatError(Exception):
 class Record:
     """One record. `kind` is "query", "statement", "load" or "names".
 
-    `head` holds the lines that go back to the file as they are (comments, conditions, the first line); for a query the
-    first line is written again from `types`, `sort` and `label`.
+    `head` holds the lines that are written back unchanged (comments, conditions, the first line). For a query, the
+    first line is regenerated from `types`, `sort` and `label`.
     """
 
     kind: str

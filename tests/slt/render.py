@@ -1,4 +1,4 @@
-"""Turns Arrow results into canonical text, the same way for every engine, and says whether two results are equal."""
+"""Renders Arrow results as canonical text, the same way for every engine, and compares results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LETTERS = {
     "INTERVAL": "D", "TIMESTAMP": "P", "TIMESTAMPTZ": "P",
 }  # fmt: skip
 TOLERANCE = {"DOUBLE": 1e-9, "FLOAT": 1e-6}
-"""Relative. A FLOAT has 24 bits, so its last one is worth 1e-7."""
+"""Relative tolerances. A FLOAT has 24 bits, so its last bit is worth 1e-7."""
 
 _ARROW_NAMES = {
     pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
@@ -55,7 +55,7 @@ class Result:
 
 
 def _sort_key(row: tuple[str, ...]) -> list[str]:
-    """The two zeros are one value: which of them stands for a group is nobody's promise."""
+    """The two zeros are one value: either may represent a group."""
     return ["0.0" if value == "-0.0" else value for value in row]
 
 
@@ -167,8 +167,7 @@ def _civil(days: int) -> tuple[int, int, int]:
 def differing_row(
     left: list[tuple[str, ...]], right: list[tuple[str, ...]], types: list[str], *, by_value: bool = False
 ) -> str | None:
-    """What the first difference between two lists of rows is, or None. Numbers with a point are compared with a
-    tolerance."""
+    """The first difference between two lists of rows, or None. Numbers with a point are compared with a tolerance."""
     tolerances = [TOLERANCE.get(name) for name in types]
     if by_value:
         tolerances = [max((t for t in tolerances if t), default=None)]

@@ -1,10 +1,11 @@
 """Chooses the records of the corpus that a configuration runs by default; `--all-configurations` runs all of them under
 each.
 
-`default` runs every record, and every fourth record runs under another configuration too. A file has a few of these
-(`turns`), since each that runs a record of it also runs all that the record builds on; most are likely to find
-something there (`RISKS`). Which of them runs a record is a matter of its text, so that it is the same wherever the
-record stands. A file that mostly changes tables cannot be sampled by record: it runs whole under one of them."""
+`default` runs every record, and every fourth record also runs under another configuration. A file uses only a few of
+these (`turns`), because each one must also run everything that its records build on. Most of them are likely to find
+something in that file (`RISKS`). A hash of a record's text decides which one runs it, so the choice does not depend on
+the record's position. A file that mostly changes tables cannot be sampled by record: it runs as a whole under one of
+them."""
 
 from __future__ import annotations
 
@@ -63,14 +64,13 @@ RISKS = {
     "repeated": ("aggregates/basic", "queries/filters", "queries/order_by", "queries/selection", "types"),
     "stored_plans": ("dml", "joins/kinds", "queries/group_by", "queries/limit"),
 }
-"""Folders and files that are about what a configuration changes. A folder has many records about each thing that is in
-it."""
+"""Folders and files that test what a configuration changes. A folder has many records about each of its topics."""
 
 MOST = 3
-"""A file is run under so many configurations besides the default, if it has records enough."""
+"""A file runs under at most this many configurations besides the default, if it has enough records."""
 
 SAMPLED = 4
-"""One record in so many runs under another configuration."""
+"""One record in this many runs under another configuration."""
 
 _CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
 
@@ -82,8 +82,8 @@ def at_risk(path: Path, config: str) -> bool:
 
 
 def turns(path: Path) -> list[str]:
-    """The configurations that take turns in running the records of a file: all but one are of those that it is about,
-    if there are so many."""
+    """The configurations that take turns on the records of a file: all but one are at risk there, if there are
+    enough."""
     start = zlib.crc32(path.relative_to(CORPUS).as_posix().encode())
     rotated = [list(RISKS)[(start + number) % len(RISKS)] for number in range(len(RISKS))]
     own = [config for config in rotated if at_risk(path, config)]
@@ -107,8 +107,8 @@ def each(records: list[Record], every: int, turn: int = 0) -> list[Record]:
 
 
 def _kept(records: list[Record], is_chosen: Callable[[int], bool]) -> list[Record]:
-    """The queries whose number is chosen, and all that later records may build on: what changes the catalog or a table,
-    and whole transactions. Nothing where no query is chosen."""
+    """The chosen queries, and everything that later records may build on: changes of the catalog or of a table, and
+    whole transactions. Nothing if no query is chosen."""
     if any(record.sql.upper().startswith("BEGIN") for record in records):
         return records
     chosen = {

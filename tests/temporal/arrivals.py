@@ -1,4 +1,4 @@
-"""Rows as they arrive: batches in disorder and punctuations between them that keep their promise; for operators that
+"""Rows as they arrive: batches in disorder, and punctuations between them that keep their promise. For operators that
 consume, punctuate, save and restore."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tests.temporal.reference.rows import Rows
 
 HOW = ("every row", "sometimes", "at the end")
-"""When punctuations come: whatever they say, results are the same."""
+"""When punctuations come. Results must not depend on it."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ PERIODS = pa.schema(
 
 NOON = us("2024-02-29 12:00:00")
 SIZE = 10 * SECOND
-"""The window size around which the data is made: multiples of it, of its tenth and of its sixfold are on bounds."""
+"""The window size that the data is made for: multiples of it, of its tenth and of its sixfold are on bounds."""
 BATCH_ROWS = (1, 2, 7, 64, None)
 """Batch sizes for metamorphic tests; None is everything at once."""
 

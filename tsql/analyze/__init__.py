@@ -1,1 +1,1 @@
-"""Syntax to typed logical plans: `statements.analyze` is the way in, one file per clause."""
+"""Turns syntax into typed logical plans, with one file per clause. Call `statements.analyze`."""

@@ -1,8 +1,8 @@
-"""INSERT, UPDATE, DELETE → statements whose queries compute whole rows, or the places of rows and their new values.
+"""INSERT, UPDATE, DELETE → statements with queries that compute whole rows, or row positions and their new values.
 
 A change is a query and a step that stores its result (`tsql/statements/dml.py`). UPDATE and DELETE select from the
-table under an internal name, so that WHERE, FROM and subqueries mean what they mean in any query; the place of a row is
-one more column."""
+table under an internal name, so WHERE, FROM and subqueries work as in any query. The position of a row is an additional
+column."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tsql.analyze.statements import Analyzer
 
 EXCLUDED = "excluded#"
-"""What comes before the name of a column of the row that could not be inserted."""
+"""The prefix of column names of the row that could not be inserted."""
 
 
 class Overlay:
@@ -216,8 +216,8 @@ def _given_rows(
     targets: list[ColumnDefinition],
     name: str,
 ) -> tuple[statements.Query | None, tuple[tuple[Expr, ...], ...]]:
-    """What INSERT .. VALUES stores: rows of constants, or a query if there are subqueries in them. Rows do not have to
-    agree in their types, as those of a VALUES elsewhere do: each value becomes one of its column."""
+    """The input of INSERT .. VALUES: rows of constants, or a query if they contain subqueries. Unlike in VALUES
+    elsewhere, rows may differ in their types: each value is cast to the type of its column."""
     queries = QueryAnalyzer(analyzer.parsed.source, analyzer.catalog, analyzer.parameters)
     if values.find(exp.Query, bfs=False) in (None, values):
         return None, _rows(analyzer, queries._constant_binder("VALUES"), values, definition, targets, name)
@@ -421,8 +421,7 @@ def place_query(
 
 
 def _listed(other: exp.Expr) -> list[exp.Join]:
-    """A relation of USING or FROM as joins behind a comma: sqlglot puts what follows the first relation into its
-    node."""
+    """A relation of USING or FROM as comma joins: sqlglot puts all relations after the first one into its node."""
     more = other.args.get("joins") or []
     first = other.copy()
     first.set("joins", None)

@@ -1,8 +1,7 @@
-"""EMIT behind a query over bounded input: it says when results leave, never what they are, so all that is left to do is
-to check it.
+"""EMIT after a query over bounded input. It says when results are emitted, never what they are, so it is only checked.
 
-A table or a file is complete when it has been read, and no row of it is late: FINAL, CHANGES and EVERY all give the
-rows of the query, once, when they are final. A view is no result that leaves, so it has no EMIT."""
+A table or a file is complete once it has been read, and none of its rows is late. FINAL, CHANGES and EVERY therefore
+all give the final rows of the query, once. A view emits no result, so it has no EMIT."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_emit(analyzer: Analyzer, statement: exp.Expr) -> None:
-    """Refuse an EMIT whose intervals are no lengths of time, and one in a view."""
+    """Refuse an EMIT in a view, or one whose intervals are not lengths of time."""
     if not statement.meta.get("time"):
         return
     for node in statement.find_all(Emit):

@@ -1,8 +1,9 @@
-"""FROM: any number of relations, joined, to a plan and the names that it gives.
+"""FROM: turns any number of joined relations into a plan and the names in scope.
 
-Commas bind weaker than JOIN. A relation may name columns of those before it (LATERAL, said or not): it is then the
-right side of an `Apply`. Both sides of a join have different column names in the plan (`Relation.apart`), and none of a
-relation around the query. RIGHT JOIN is a left join with its sides exchanged; the scope keeps the order of the text.
+Commas bind less tightly than JOIN. A relation may name columns of those before it (LATERAL, explicit or implied); it is
+then the right side of an `Apply`. Both sides of a join have different column names in the plan (`Relation.apart`),
+which also differ from those of enclosing queries. RIGHT JOIN is a left join with its sides swapped; the scope keeps the
+order of the text.
 """
 
 from __future__ import annotations
@@ -254,7 +255,7 @@ class FromAnalyzer:
 
 class JoinCondition:
     """The ON of one join. Without subqueries it is the condition of the join. A subquery that depends on one side is
-    computed there; one that needs both is computed for each pair."""
+    computed on that side; one that needs both is computed for each pair."""
 
     def __init__(self, owner: FromAnalyzer, kind: str, left: Joined, right: Joined, is_lateral: bool):
         self.kind = kind
@@ -340,7 +341,8 @@ class JoinCondition:
             read = {column.name for column in pending.columns_read()}
             if read & left and read & right:
                 return None
-            # The right side of a lateral join is evaluated for each left row: what does not need it goes to the left.
+            # The right side of a lateral join is evaluated for each left row, so a subquery that does not need it goes
+            # to the left.
             on_left = bool(read & left) or (self.is_lateral and not read & right)
             sides[0 if on_left else 1].append(pending)
         return sides

@@ -1,8 +1,8 @@
-"""GROUP BY and aggregates of one SELECT: which keys and sets there are, which aggregates the other clauses use, and
-what those clauses look like over the result of the aggregation.
+"""GROUP BY and aggregates of one SELECT: its keys and grouping sets, the aggregates that other clauses use, and those
+clauses over the result of the aggregation.
 
-Clauses are first bound over the input, an aggregate being a placeholder column; `Grouping.over_result` then replaces
-keys and placeholders by the columns of the Aggregate node, and finds columns that are neither."""
+Clauses are first bound over the input, with a placeholder column for each aggregate. `Grouping.over_result` then
+replaces keys and placeholders by the columns of the Aggregate node, and finds columns that are neither."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _PLACEHOLDER = "\0aggregate"
 _KEY = "\0key"
 _GROUPING_ID = "\0grouping_id"
 WINDOW_PLACEHOLDER = "\0window"
-"""Columns of this name and a number stand for window functions (windows.py), which are computed over the
-groups."""
+"""The prefix of columns that stand for window functions (windows.py); a number follows. Window functions are computed
+over the groups."""
 
 
 class GroupClause:
@@ -47,9 +47,9 @@ class GroupClause:
         self.item_keys: dict[int, int] = {}
         self._references: dict[str, int] = {}
         self.shown: dict[str, str] = {}
-        """What the user calls a plan column, for messages."""
+        """The user's name of a plan column, for messages."""
         self.lifetime: dict[str, Column] = {}
-        """The columns of the input's lifetime, by name, as those of the result's (set once the plan is built)."""
+        """Maps the lifetime columns of the input, by name, to those of the result. Set once the plan is built."""
 
     @property
     def used(self) -> bool:
@@ -57,8 +57,8 @@ class GroupClause:
         return self.explicit or bool(self.aggregates)
 
     def add_key(self, key: Expr, name: str | None = None, reference: str | None = None) -> int:
-        """The index of a key. Equal keys are one, but with `reference` only if they are also written alike: in
-        ROLLUP(1, 2) over `SELECT g, g AS h` there are two keys, and h is NULL where only the first is in the set."""
+        """The index of a key. Equal keys are one key. With `reference` they must also be written alike: ROLLUP(1, 2)
+        over `SELECT g, g AS h` has two keys, and h is NULL where only the first is in the set."""
         if reference is not None and reference in self._references:
             return self._references[reference]
         if reference is not None:
@@ -70,16 +70,15 @@ class GroupClause:
         return len(self.keys) - 1
 
     def item_key(self, item: int) -> Expr | None:
-        """The column that stands for a select item that GROUP BY names by its position or alias, if its expression is
-        the key of another one too (anything else with that expression means the last of these keys)."""
+        """The column for a select item that GROUP BY names by position or alias, if another key has the same
+        expression. (Any other use of that expression means the last of these keys.)"""
         index = self.item_keys.get(item)
         if index is None or self.keys.count(self.keys[index]) == 1:
             return None
         return Column(f"{_KEY}{index}", self.keys[index].type)
 
     def shown_key(self, expr: Expr) -> Expr | None:
-        """The first select item that `item_key` stands for and whose expression is `expr`: what ORDER BY means by
-        it."""
+        """The first select item with an `item_key` whose expression is `expr`. ORDER BY means this one."""
         return next(
             (self.item_key(item) for item, index in sorted(self.item_keys.items()) if self.keys[index] == expr), None
         )
@@ -93,7 +92,7 @@ class GroupClause:
         return Column(f"{_PLACEHOLDER}{index}", call.type, position=call.position)
 
     def name_result(self, expr: Expr, name: str) -> None:
-        """Let a select item that is just a key or an aggregate give it its name in the plan."""
+        """Names a key or an aggregate in the plan after the select item that consists of it."""
         if isinstance(expr, Column) and expr.name.startswith(_PLACEHOLDER):
             index = int(expr.name.removeprefix(_PLACEHOLDER))
             self.aggregate_names[index] = self.aggregate_names[index] or name
@@ -171,8 +170,8 @@ class GroupClause:
         return [*self.keys, *(expr for call in self.aggregates for expr in call.expressions())]
 
     def build(self, plan: logical.Node, settle: Callable[[Expr], Expr], taken: Iterable[str]) -> logical.Node:
-        """The Aggregate node; settles the names of its columns, which are none of `taken`. `settle` puts the columns of
-        subqueries in."""
+        """The Aggregate node. Also chooses the names of its columns, none of which is in `taken`. `settle` replaces
+        subqueries by their columns."""
         names = Names([*taken, *(["grouping_id"] if self.sets is not None else [])])
         self.key_names = [names.unique(name) for name in self.key_names]
         settled = [map_value(call, settle) for call in self.aggregates]
@@ -217,5 +216,5 @@ class GroupClause:
 
 
 def mentions_aggregate(expr: Expr) -> bool:
-    """Whether a bound clause uses an aggregate, be it in a subquery."""
+    """Whether a bound clause uses an aggregate, even in a subquery."""
     return any(column.name.startswith(_PLACEHOLDER) for column in columns_read(expr))

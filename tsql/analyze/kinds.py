@@ -1,5 +1,5 @@
-"""What `analyze` makes of a text: one of these values for each statement; the session carries them out. Where one has a
-`position`, it is that of the name that the statement is about: an error that says no other place is shown there."""
+"""The results of `analyze`: one value per statement, which the session executes. A `position` is that of the name that
+the statement is about; errors without a position of their own are shown there."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Conflict:
-    """What becomes of a row whose key is taken: nothing, or an update of the row that has it. `keys`: those that
-    count."""
+    """What to do with a row whose key exists already: nothing, or update the existing row. `keys`: the keys to
+    check."""
 
     keys: tuple[Key, ...]
     update: Callable[[Any], Query] | None = None
@@ -142,7 +142,7 @@ class Insert:
 
 @dataclass(frozen=True)
 class Delete:
-    """DELETE: a query that gives the places of the rows, and with RETURNING their columns. No query: all rows."""
+    """DELETE: a query that gives the positions of the rows, and their columns with RETURNING. No query: all rows."""
 
     table: str
     query: Query | None
@@ -151,7 +151,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Update:
-    """UPDATE: a query that gives the place, the new values of `columns`, and the `old` ones of those that a check or
+    """UPDATE: a query that gives the position, the new values of `columns`, and the `old` values that a check or
     RETURNING needs."""
 
     table: str

@@ -1,7 +1,7 @@
 """LIMIT, OFFSET and FETCH: numbers and percentages of rows, to a Limit node. Called by `query.py`.
 
-A Limit node takes constants. Where a subquery says how many rows there are, the rows are numbered and joined with the
-one row of these values, and a filter on the number keeps what LIMIT would."""
+A Limit node takes constants. If a subquery gives the number of rows, the rows are numbered and joined with the single
+row of these values, and a filter on the number replaces the limit."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def _row_count(node: exp.Expr | None, clause: str, binder: Binder) -> Expr | Non
 def _limited_by_query(
     relation: AnalyzedRelation, level: Level, count: Expr | None, skip: Expr | None
 ) -> AnalyzedRelation:
-    """The relation cut by values that subqueries give: `rows` says how many (NULL: all), or which part of them,
-    `skipped` after how many."""
+    """The relation limited by values of subqueries. `rows`: how many rows (NULL: all), or which percentage. `skipped`:
+    how many rows to skip."""
     plan, is_part = relation.plan, count is not None and count.type.is_float
     names = Names((*plan.schema.names, *level.queries.taken))
     number, total, rows, skipped = (
@@ -140,7 +140,8 @@ def _checked(value: Expr, clause: str) -> Expr:
 
 
 def _evaluate(expr: Expr) -> Expr:
-    """Sums, differences and products of whole numbers, done: `LIMIT 2 * 10` is a constant for every later stage."""
+    """Evaluates sums, differences and products of integers, so that `LIMIT 2 * 10` is a constant for every later
+    stage."""
     if not isinstance(expr, Call) or expr.name not in _WHOLE or not expr.dtype.is_integer:
         return expr
     args = [_evaluate(arg) for arg in expr.args]

@@ -1,7 +1,7 @@
-"""Lists, as far as there are any: `[1, 2, 3]` with its elements as expressions, and range or generate_series.
+"""Limited support for lists: `[1, 2, 3]` with expressions as elements, and range or generate_series.
 
-A list is no value that a column could hold. It can be unnested: UNNEST in FROM (`table_functions.py`) and in the select
-list (`unnest.py`)."""
+A column cannot hold a list. A list can only be unnested: by UNNEST in FROM (`table_functions.py`) or in the select list
+(`unnest.py`)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Ranged:
         return self.start, self.stop, self.step
 
     def count(self) -> Expr:
-        """How many numbers there are; 0 for a NULL among the bounds. (Of times there is no count.)"""
+        """The number of values; 0 if a bound is NULL. (Series of times have no count.)"""
         span = Call("-", (self.stop, self.start), BIGINT)
         up = Call(">", (self.step, ZERO), BOOLEAN)
         last = span if self.inclusive else Call("-", (span, Case(((up, ONE),), Literal(-1, BIGINT))), BIGINT)

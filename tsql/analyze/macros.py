@@ -20,11 +20,11 @@ from tsql.planner.bind.syntax import parse_scalar
 from tsql.planner.bind.syntax_nodes import CallNode
 
 MAX_DEPTH = 50
-"""Macros inside macros; deeper means that one is defined by itself."""
+"""The maximum nesting of macros. A deeper one is recursive."""
 
 MAX_PARTS = 50_000
-"""Parts of expressions (operators, columns, constants) that the macros of a statement may expand to on their way: each
-macro that calls another one twice doubles them."""
+"""The maximum number of expression parts (operators, columns, constants) that the macros of a statement may expand to.
+A macro that calls another one twice doubles them."""
 
 
 def expand_macros(parsed: Parsed, catalog: Any) -> Parsed:

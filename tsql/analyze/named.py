@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def prepare(analyzer: Analyzer, node: PrepareStatement) -> statements.Prepare:
-    """PREPARE; what the text means is known when the types of its parameters are, so at once where it has none."""
+    """PREPARE. The text is analyzed once the types of its parameters are known: at once if it has none."""
     source, tokens = analyzer.parsed.source, analyzer.parsed.tokens
     text = source.text[tokens[node.args["first"]].start : tokens[-1].end + 1]
     (piece,) = split(text)

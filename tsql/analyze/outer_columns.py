@@ -1,5 +1,5 @@
-"""Expressions inside of plans: which outer columns a subquery's plan names, which names its nodes use, and plans with
-their outer columns put as others. `subquery.py` and `from_.py` call it; shared nodes stay shared."""
+"""Outer columns in plans: finds those that a subquery's plan names, collects names, and replaces outer columns.
+`subquery.py` and `from_.py` call it; shared nodes stay shared."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def own_outers(node: logical.Node) -> Iterator[Outer]:
 
 
 def outers(plan: logical.Node) -> list[Outer]:
-    """The outer columns that a plan names and that mean something outside of it: not those of an Apply inside."""
+    """The outer columns that a plan takes from outside; not those that an Apply inside binds."""
     return free_outers(plan)[id(plan)]
 
 
 def free_outers(plan: logical.Node) -> dict[int, list[Outer]]:
-    """For each node, by its id, the outer columns that it and its inputs name and that mean something outside of it."""
+    """For each node, by id: the outer columns that it and its inputs take from outside."""
     found: dict[int, list[Outer]] = {}
     _find_outers(plan, found)
     return found
@@ -83,8 +83,7 @@ def bound_names(node: logical.Node, index: int) -> tuple[str, ...]:
 
 
 def names_in(plan: logical.Node) -> set[str]:
-    """The names of the columns of all nodes that an outer column could meet: not those inside of a part that names
-    none."""
+    """The column names that an outer column could clash with. Subtrees without outer columns are skipped."""
     free = free_outers(plan)
     found: set[str] = set()
     seen: set[int] = set()
@@ -100,8 +99,7 @@ def names_in(plan: logical.Node) -> set[str]:
 
 
 def map_outers(plan: logical.Node, change: Callable[[Outer], Expr]) -> logical.Node:
-    """The plan with the outer columns that `outers` gives put through `change`; the same objects where nothing
-    changes."""
+    """The plan with each of its `outers` replaced by `change`; the same objects where nothing changes."""
     return OuterChange(plan, change).visit(plan, frozenset())
 
 
@@ -162,5 +160,5 @@ def map_value(value: Any, change: Callable[[Expr], Expr]) -> Any:
 
 
 def as_outer(expr: Expr) -> Expr:
-    """An expression over an enclosing relation, as a subquery says it."""
+    """An expression over an enclosing relation, as seen from a subquery."""
     return rewrite(expr, lambda e: Outer(e.name, e.dtype, e.nullable, e.position) if isinstance(e, Column) else e)

@@ -1,8 +1,8 @@
-"""PIVOT and UNPIVOT, as DuckDB's statements and as SQL's clauses behind a relation: both become a SELECT over the
+"""PIVOT and UNPIVOT, as DuckDB's statements and as SQL's clauses after a relation. Both become a SELECT over the
 relation.
 
-PIVOT is an aggregation with one filtered aggregate for each value of the ON columns; where the values are not listed, a
-first query finds them. UNPIVOT puts columns under each other with UNNEST and drops the rows without a value."""
+PIVOT is an aggregation with one filtered aggregate per value of the ON columns. If the values are not listed, a first
+query finds them. UNPIVOT turns columns into rows with UNNEST and drops rows without a value."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Pivots:
         used: list[exp.Expr],
     ) -> AnalyzedRelation:
         """The relation with a column for each combination of choices and each aggregate. `used` names the columns that
-        are not shown where `group` says nothing."""
+        are hidden if `group` is not given."""
         calls = [
             (call.alias if isinstance(call, exp.Alias) else None, call.this if isinstance(call, exp.Alias) else call)
             for call in aggregates
@@ -248,7 +248,7 @@ class Pivots:
         )
 
     def _check_types(self, parts: list[exp.Expr]) -> None:
-        """Numbers and texts do not go under each other by themselves."""
+        """Refuse a mix of numbers and texts: they are not cast to a common type implicitly."""
         items = [exp.Alias(this=p.copy(), alias=exp.to_identifier(f"c{i}")) for i, p in enumerate(parts)]
         types = [
             f.type

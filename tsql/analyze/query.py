@@ -1,6 +1,6 @@
-"""Queries: WITH, FROM, set operations, VALUES, LIMIT. A SELECT itself is in `select.py`.
+"""Queries: WITH, FROM, set operations, VALUES, LIMIT. A single SELECT is in `select.py`.
 
-`QueryAnalyzer.query` gives a `Relation`; names of WITH are looked up before those of the catalog.
+`QueryAnalyzer.query` gives a `Relation`. WITH names shadow those of the catalog.
 """
 
 from __future__ import annotations
@@ -60,14 +60,13 @@ from tsql.planner.logical import nodes as logical
 
 MAX_VIEWS = 50
 _BEHIND = ("order", "limit", "offset", "with_")
-"""What may stand behind or before a query in parentheses."""
+"""Clauses that may stand before or after a query in parentheses."""
 Environment = dict[str, Callable[[], AnalyzedRelation]]
 
 
 class QueryAnalyzer:
-    """Analyzes queries against a catalog. `views` are the names of the views that we are inside of; `outer` is the
-    clause around, if these are subqueries; `sequenced` whether tables that have a time are temporal relations
-    (SEQUENCED VALIDTIME)."""
+    """Analyzes queries against a catalog. views: the names of the enclosing views. outer: the enclosing clause, for
+    subqueries. sequenced: whether tables with a time are temporal relations (SEQUENCED VALIDTIME)."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class QueryAnalyzer:
 
     @property
     def taken(self) -> frozenset[str]:
-        """Names that the plans of these queries must not use: they are columns of queries around them."""
+        """Names that the plans of these queries must not use, because enclosing queries have columns of these names."""
         return self.outer.taken if self.outer is not None else frozenset()
 
     def error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
@@ -173,7 +172,7 @@ class QueryAnalyzer:
         return SelectAnalyzer(node, joined.scope, plan, self, environment).analyze()
 
     def joined_as(self, joined: Joined, alias: exp.TableAlias) -> ScopeTable:
-        """A join in parentheses with a name of its own."""
+        """A join in parentheses with an alias."""
         return ScopeTable(
             alias.name,
             self._aliased(
@@ -389,8 +388,8 @@ class QueryAnalyzer:
     def _constant_binder(
         self, clause: str, level: Level | None = None, outside: bool = True, hint: str | None = None
     ) -> Binder:
-        """A binder for constants; with a level, of subqueries too, and unless `outside` is false of columns of the
-        queries around, which are constant for the query inside of them. hint: for columns that it cannot name."""
+        """A binder for constants. With a level it also allows subqueries and, unless `outside` is false, columns of
+        enclosing queries, which are constant for the inner query. hint: for columns that it cannot name."""
 
         def resolve(node: exp.Column) -> Expr:
             found = level.outside(node) if level is not None and outside else None
@@ -414,7 +413,7 @@ class QueryAnalyzer:
         )
 
     def _set_operation(self, node: exp.SetOperation, environment: Environment) -> AnalyzedRelation:
-        """A chain `a UNION b UNION c ..` leans to the left: it is walked in a loop."""
+        """Walks a left-deep chain `a UNION b UNION c ..` in a loop."""
         spine: list[exp.SetOperation] = []
         current: exp.Expr = node
         while isinstance(current, exp.SetOperation):
@@ -435,7 +434,7 @@ class QueryAnalyzer:
         return result
 
     def _combine(self, node: exp.SetOperation, sides: list[AnalyzedRelation]) -> AnalyzedRelation:
-        """Two relations, or any number for a run of UNIONs, made one."""
+        """Combines two relations, or any number for a run of UNIONs."""
         kind = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[type(node)]
         keep_all = not node.args.get("distinct")
         for side in sides:
@@ -553,7 +552,7 @@ def _same_union(a: exp.SetOperation, b: exp.SetOperation) -> bool:
 
 
 def sort(relation: AnalyzedRelation, keys: list[SortKey], taken: frozenset[str]) -> AnalyzedRelation:
-    """The relation in order; keys that are no columns are carried along unseen."""
+    """The relation in order. Sort keys that are not columns are carried along as hidden columns."""
     names = Names((*relation.plan.schema.names, *taken))
     columns: list[tuple[str, Expr]] = [(f.name, Column(f.name, f.type, f.nullable)) for f in relation.plan.schema]
     over = []
@@ -596,7 +595,8 @@ def _recast(relation: AnalyzedRelation, names: list[str], types: list[Type]) -> 
 def _by_name(
     left: AnalyzedRelation, right: AnalyzedRelation, taken: frozenset[str]
 ) -> tuple[AnalyzedRelation, AnalyzedRelation]:
-    """Both sides with the columns of both, in the order of the left and then of the right; missing ones are NULL."""
+    """Both sides with the columns of both: those of the left side first, then the others of the right. Missing ones are
+    NULL."""
     names = list(dict.fromkeys(f.name.lower() for f in (*left.fields, *right.fields)))
     shown = {f.name.lower(): f.name for f in (*right.fields, *left.fields)}
     sides = []

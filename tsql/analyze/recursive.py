@@ -1,7 +1,7 @@
 """WITH RECURSIVE: a query of the form `first UNION [ALL] next`, where `next` names the query itself.
 
-The types are those of `first`; what `next` gives is cast to them. Inside of `next` the name means the rows of the round
-before (`generating.Working`).
+`first` gives the types; the rows of `next` are cast to them. Inside `next` the name means the rows of the previous
+round (`generating.Working`).
 """
 
 from __future__ import annotations

@@ -19,15 +19,14 @@ from tsql.planner.bind.query_text import QueryText, position_of
 from tsql.planner.logical import nodes as logical
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_id")
-"""What the window functions of FROM add to their rows."""
+"""The columns that the window functions of FROM add to their rows."""
 
 
 @dataclass(frozen=True)
 class ScopeField:
-    """A column of a relation: the name that users say, and its unique name in the plan. `also` is a second name by
-    which it can be said: `range` of `range(3) AS a`, whose column is `a`. A column of a file that cannot be read
-    (`is_readable` of its type) has a name and no column in the plan: it is shown by DESCRIBE, left out by EXCLUDE, and
-    an error where its value is wanted."""
+    """A column of a relation: its name for users, and its unique name in the plan. `also` is a second name: `range` of
+    `range(3) AS a`, whose column is `a`. A file column of an unreadable type (`is_readable`) has a name but no column
+    in the plan: DESCRIBE shows it, EXCLUDE removes it, and reading its value is an error."""
 
     name: str
     column: str
@@ -80,8 +79,8 @@ def unread_star(
 
 @dataclass(frozen=True)
 class Life:
-    """The plan columns that say when each row of a temporal relation is alive, `[start, end)`. Both are TIMESTAMP and
-    never NULL: an open end is infinity, and what is alive always starts at -infinity
+    """The plan columns with the lifetime `[start, end)` of each row of a temporal relation. Both are TIMESTAMP and
+    never NULL: an open end is infinity, and rows that are always alive start at -infinity
     (`tsql/analyze/time/lifetimes.py`)."""
 
     start: str
@@ -94,8 +93,8 @@ class Life:
 
 @dataclass(frozen=True)
 class AnalyzedRelation:
-    """An analyzed relation: its plan and the columns that it shows, in order. `life` is set if it is a temporal one;
-    its columns are among `fields` only where the select list named them."""
+    """An analyzed relation: its plan and its visible columns, in order. `life` is set for a temporal relation; its
+    columns are among `fields` only if the select list named them."""
 
     plan: logical.Node
     fields: tuple[ScopeField, ...]
@@ -115,7 +114,7 @@ class AnalyzedRelation:
         return replace(self, fields=fields)
 
     def apart(self, taken: Iterable[str], alias: str | None) -> AnalyzedRelation:
-        """The relation with no plan column called like one of `taken`: `a` of the table `u` becomes `u_a`."""
+        """The relation without plan columns named like one of `taken`: `a` of the table `u` becomes `u_a`."""
         known = {name.lower() for name in taken}
         if not any(name.lower() in known for name in self.plan.schema.names):
             return self
@@ -161,8 +160,8 @@ class Names:
     def __init__(self, taken: Iterable[str] = ()):
         self._taken = {name.lower() for name in taken}
         self._numbers: dict[str, int] = {}
-        """The last number of each name: where thousands of columns have one name, each would try all numbers before its
-        own."""
+        """The last number given to each name. Without it, thousands of columns of one name would each try all numbers
+        before their own."""
 
     def unique(self, name: str) -> str:
         candidate = name
@@ -187,7 +186,7 @@ def plan_name(text: str) -> str:
 
 
 TARGET = "#target"
-"""The name under which UPDATE and DELETE find their table."""
+"""The internal name of the table in UPDATE and DELETE."""
 
 
 @dataclass(frozen=True)
@@ -220,9 +219,9 @@ def _nullable(fields: Iterable[ScopeField]) -> tuple[ScopeField, ...]:
 
 
 class Scope:
-    """The tables of a FROM clause. `columns` are what `*` shows and what unqualified names mean: those of all tables,
-    or fewer where USING made two of them one. `life` is the lifetime of the rows, if they have one: unqualified
-    valid_from and valid_to."""
+    """The tables of a FROM clause. columns: what `*` shows and what unqualified names mean: those of all tables, or
+    fewer where USING merged two of them. life: the lifetime of the rows, if they have one: unqualified valid_from and
+    valid_to."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One SELECT: its clauses in the order in which they mean something, to a logical plan.
+"""Turns one SELECT into a logical plan. Its clauses are analyzed in their order of evaluation.
 
 FROM, WHERE, GROUP BY, HAVING, window functions, QUALIFY, the select list, DISTINCT, ORDER BY. Names follow DuckDB: a
 later select item, WHERE, GROUP BY and HAVING may use an alias; ORDER BY prefers it."""
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class SelectItem:
-    """One column of the select list. `alias` is what the user wrote; `name` is shown; `expr` is bound over the input;
-    `plan_name` is its name in the plan. `unread` is a column of a star that cannot be read: it is named by the result,
-    and no more."""
+    """One column of the select list. alias: what the user wrote. name: the name shown. expr: bound over the input.
+    plan_name: its name in the plan. unread: an unreadable column of a star; only the result names it."""
 
     node: exp.Expr | None
     alias: str | None
@@ -120,7 +119,7 @@ class SelectAnalyzer:
 
     @property
     def _may_have_unread(self) -> bool:
-        """Whether a star may name columns that cannot be read, for a query around this one to leave out: where rows are
+        """Whether a star may include unreadable columns, which an enclosing query can leave out. It may where rows are
         neither compared nor grouped."""
         return self.life is None and not any(
             self.node.args.get(key) for key in ("distinct", "group", "having", "qualify", "order")
@@ -169,8 +168,8 @@ class SelectAnalyzer:
         of: list[ScopeField] | None = None,
         of_table: exp.Expr | None = None,
     ) -> list[SelectItem]:
-        """The items of a star; an alias is the name of all of them, as in DuckDB. `of` has the columns that EXCLUDE can
-        name, if `fields` are fewer; `of_table` is what stands before the star."""
+        """The items of a star. As in DuckDB, an alias names all of them. `of` has the columns that EXCLUDE can name, if
+        `fields` are fewer; `of_table` is the qualifier of the star."""
         text, position = (
             ("*", position_of(star)) if of_table is None else (f"{quote(of_table.name)}.*", position_of(of_table))
         )
@@ -299,7 +298,7 @@ class SelectAnalyzer:
         return found
 
     def _at(self, position: int | None) -> int | None:
-        """A position, or where the query begins to say what it is over: FROM without SELECT has no star in its text."""
+        """The position, or that of the first relation: FROM without SELECT has no star in its text."""
         return (
             next((at for table in self.node.find_all(exp.Table) if (at := position_of(table)) is not None), None)
             if position is None
@@ -367,8 +366,8 @@ class SelectAnalyzer:
             raise self._error(f'alias "{node.name}" cannot be used before it is defined', node)
 
     def _alias(self, node: exp.Column, before: int, aggregates: bool, clause: str | None = None) -> Expr | None:
-        """The select item that a name means; None if it means none of the first `before`. `clause` names a place where
-        it must not be a window function."""
+        """The select item that a name means; None if it is none of the first `before`. `clause` names a place that does
+        not allow window functions."""
         index = self.aliases.get(node.name.lower())
         if index is None or index >= before or len(node.parts) > 1:
             return None
@@ -543,7 +542,7 @@ class SelectAnalyzer:
     def _aggregate(
         self, having: Expr | None, on: list[Expr] | None, order: list[SortKey], qualify: Expr | None
     ) -> Expr | None:
-        """Put the Aggregate node below, and every later clause over its result."""
+        """Adds the Aggregate node and rewrites every later clause over its result."""
         grouping = self.grouping
         for item in self.items:
             grouping.name_result(item.expr, item.plan_name)
@@ -569,7 +568,7 @@ class SelectAnalyzer:
         return None if qualify is None else grouping.over_result(qualify)
 
     def _compute_windows(self, on: list[Expr] | None, order: list[SortKey], qualify: Expr | None) -> None:
-        """Put the Window nodes and QUALIFY below, and every later clause over their result."""
+        """Adds the Window nodes and QUALIFY, and rewrites every later clause over their result."""
         windows = self.windows
         for item in self.items:
             windows.name_result(item.expr, item.plan_name)
@@ -594,14 +593,15 @@ class SelectAnalyzer:
             raise BindError("UNNEST not supported here", position=expr.position, text=self.source.text)
 
     def _unnest_keys(self) -> Callable[[Expr], Expr]:
-        """Expand the lists that GROUP BY names below the grouping; gives what its expressions are there."""
+        """Expands the lists that GROUP BY names below the grouping. Returns a function that rewrites expressions
+        accordingly."""
         put = self._expand_lists()
         self.unnests = Unnests()
         return put
 
     def _expand_lists(self) -> Callable[[Expr], Expr]:
-        """Put a row for each element of the lists below; gives what an expression is there. Subqueries that read
-        elements come above."""
+        """Adds a row for each element of the lists. Returns a function that rewrites expressions accordingly.
+        Subqueries that read elements come above."""
         self.plan = self.level.attach(self.plan, self.unnests.expressions())
         self.unnests.map(self.level.settle)
         self.plan, put = self.unnests.expand(
@@ -692,7 +692,7 @@ def _nullable(expr: Expr) -> bool:
 
 
 def left_out(star: exp.Star) -> list[str]:
-    """What stands in EXCLUDE of a star."""
+    """The columns in EXCLUDE of a star."""
     return [
         ".".join(quote(name.name) for name in (part.parts if isinstance(part, exp.Column) else [part]))
         for part in _parts(star, "except_")

@@ -1,5 +1,5 @@
-"""What chooses and names the columns of a star: `* LIKE 'pattern'`, and the alias of COLUMNS('regex').
-`select.py` calls it."""
+"""Selects and names the columns of a star: `* LIKE 'pattern'`, and the alias of COLUMNS('regex'). Called by
+`select.py`."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ from tsql.planner.hints.constraints import Hint
 from tsql.planner.logical import nodes as logical
 
 MAX_PLAN_DEPTH, MAX_PLAN_NODES = 600, 10_000
-"""Levels and nodes of a logical plan: what takes planning more than seconds is refused."""
+"""The maximum depth and number of nodes of a logical plan. Larger plans would take more than seconds to plan."""
 MAX_COLUMNS = 100_000
-"""Columns of a result."""
+"""The maximum number of result columns."""
 
 
 def analyze(
@@ -67,7 +67,7 @@ def analyze(
 
 
 def _analyzed(parsed: Parsed, catalog: Any, parameters: dict[str, Type] | None) -> statements.Statement:
-    """One statement; an error that has no place of its own is shown at its beginning."""
+    """One statement; an error without a position is shown at its beginning."""
     try:
         return Analyzer(parsed, catalog, parameters).statement()
     except TsqlError as error:
@@ -128,13 +128,12 @@ class Analyzer:
         )
 
     def defined(self, node: exp.Expr, text: str) -> statements.Query:
-        """The query of a view: one that is around it may leave out columns that cannot be read, so that they may be
-        there."""
+        """The query of a view. It may have unreadable columns, because an enclosing query can leave them out."""
         return self._shown(self._relation(node, None, False), node, text)
 
     def query(self, node: exp.Expr, text: str, top: bool = True) -> statements.Query:
-        """A query with its plan; NULL columns of the result are INTEGER, as in DuckDB. top: its rows leave, and are not
-        read by other queries."""
+        """A query with its plan; NULL columns of the result are INTEGER, as in DuckDB. top: its rows are the result,
+        and not the input of other queries."""
         return self._shown(self.relation(node, top=top), node, text)
 
     def _shown(self, relation: AnalyzedRelation, node: exp.Expr, text: str) -> statements.Query:

@@ -1,13 +1,13 @@
-"""Subqueries in expressions: `(SELECT ..)`, EXISTS, IN, ANY, ALL, to `Apply` nodes below the operator that uses their
-column.
+"""Subqueries in expressions: `(SELECT ..)`, EXISTS, IN, ANY, ALL become `Apply` nodes below the operator that uses
+their column.
 
 While a clause is bound, a subquery is a `Pending` column (`Level.bind`, which the binder calls). When the plan below
-the clause is known, `Level.attach` puts the Apply there and the expression reads its column. In between, a grouping,
-window functions or UNNEST may have changed what the columns of the query are: `Pending.over` puts the subquery over
-their result.
+the clause is known, `Level.attach` adds the Apply there and the expression reads its column. In between, a grouping,
+window functions or UNNEST may have changed the columns of the query: `Pending.over` rewrites the subquery over their
+result.
 
-Names: no column of a subquery's plan is called like a column of a relation around it (`Frame.taken`), so an `Outer` has
-one meaning. The columns that subqueries add are unique in their query for the same reason."""
+Names: no column of a subquery's plan has the name of a column of an enclosing relation (`Frame.taken`), so an `Outer`
+is never ambiguous. For the same reason, columns that subqueries add are unique in their query."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 @dataclass(eq=False)
 class Subquery:
-    """A subquery that waits for its place: the right side of an Apply, and what the Apply says. `condition` is over
-    columns of the query around it and `Inner` columns of the plan. `life` is set if it is a temporal relation:
+    """A subquery that is not in the plan yet: the right side of its Apply, and the Apply's attributes. `condition` is
+    over columns of the enclosing query and `Inner` columns of the plan. `life` is set if it is a temporal relation:
     `time/select.py`."""
 
     level: Level
@@ -57,8 +57,8 @@ class Subquery:
     _over: dict[Callable[[Expr], Expr], Subquery] = field(default_factory=dict, init=False, repr=False)
 
     def over(self, change: Callable[[Expr], Expr]) -> Subquery:
-        """The same subquery over the result of a grouping, say; `change` does that to an expression. One for each
-        `change`."""
+        """The same subquery over, for example, the result of a grouping; `change` rewrites an expression. The result is
+        cached per `change`."""
         if change not in self._over:
 
             def put(outer: Outer) -> Expr:
@@ -105,8 +105,7 @@ class Inner(Column):
 
 @dataclass(frozen=True)
 class Deferred(Outer):
-    """A value of an outer query that is no column of its plan yet: an aggregate or a subquery there, or what an alias
-    means."""
+    """A value of an outer query that is not a column of its plan yet: an aggregate, a subquery or an alias there."""
 
     value: Expr = None  # type: ignore[assignment]
     level: Level = None  # type: ignore[assignment]
@@ -114,7 +113,8 @@ class Deferred(Outer):
 
 @dataclass(eq=False)
 class OuterClause:
-    """What a subquery sees of the clause around it: names, and whether an aggregate over them may stand there."""
+    """The clause around a subquery, as the subquery sees it: its names, and whether it allows an aggregate over
+    them."""
 
     level: Level
     find: Callable[[exp.Column], Expr | None]
@@ -179,8 +179,8 @@ class Level:
         return Column(outer.name, outer.dtype, outer.nullable, outer.position) if outer.name in self.visible else None
 
     def outer_aggregate(self, call: Aggregate, node: exp.Expr) -> Expr | None:
-        """An aggregate over outer columns alone belongs to the query that has them, the nearest of these. None for
-        others."""
+        """An aggregate over outer columns alone belongs to the nearest query that has them. None for other
+        aggregates."""
         parts = [e for expr in call.expressions() for e in expr.walk()]
         named = [e for e in parts if isinstance(e, Outer)]
         if not named or any(isinstance(e, Column) for e in parts):
@@ -200,7 +200,8 @@ class Level:
         return level.to_outer(frame.aggregate(map_value(call, inside), node))
 
     def bind(self, frame: OuterClause, binder: Binder, node: exp.Expr) -> Expr:
-        """A subquery in an expression of `frame`'s clause. Equal ones are one, so that GROUP BY finds them again."""
+        """A subquery in an expression of `frame`'s clause. Equal subqueries are one, so that GROUP BY recognizes
+        them."""
         for known, where, expr in self._known:
             if known == node and (where is frame or self._is_same_place(where, frame)):
                 return expr
@@ -328,8 +329,7 @@ class Level:
         )
 
     def _check_placed(self, subquery: Subquery) -> None:
-        """Refuse a subquery below the window functions or the UNNEST that it reads: few places can have them above each
-        other."""
+        """Refuse a subquery below the window functions or the UNNEST that it reads."""
         for column in subquery.own_columns():
             if column.name.startswith("\0") and not isinstance(column, Pending):
                 raise BindError(

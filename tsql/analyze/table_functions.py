@@ -1,7 +1,7 @@
-"""Table functions that make rows: range, generate_series, repeat, repeat_row and UNNEST of a list in FROM.
+"""Table functions that generate rows: range, generate_series, repeat, repeat_row and UNNEST of a list in FROM.
 
-Arguments may name columns of the relations before (LATERAL), and hold subqueries. A list exists only as a literal or as
-the result of range and generate_series; `lists.py` says what one is."""
+Arguments may name columns of preceding relations (LATERAL) and contain subqueries. A list is either a literal or the
+result of range or generate_series; `lists.py` defines both."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class TableFunctions:
         )
 
     def _repeat(self, node: CallNode) -> AnalyzedRelation:
-        """repeat(value, count): the value so many times."""
+        """repeat(value, count): the value `count` times."""
         if len(node.expressions) != 2:
             raise self.queries.error(f"repeat takes a value and a count, not {len(node.expressions)} arguments", node)
         value = settle(self.binder.operand(node.expressions[0]))

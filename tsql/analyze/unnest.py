@@ -1,7 +1,7 @@
-"""UNNEST in the select list: each row once for every element of the lists, which go side by side.
+"""UNNEST in the select list: each row once per element of its lists, which are walked in parallel.
 
-A call becomes a placeholder column while clauses are bound. `Unnests.expand` then puts a series of places over the
-plan, and gives what the placeholders mean there: the element at the place, NULL behind the end of a shorter list."""
+A call becomes a placeholder column while clauses are bound. `Unnests.expand` then adds a series of positions to the
+plan and replaces the placeholders: by the element at the position, or NULL past the end of a shorter list."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Unnests:
 
 
 def is_unnest(expr: Expr) -> bool:
-    """Whether an expression holds an UNNEST, be it in a subquery."""
+    """Whether an expression contains an UNNEST, even in a subquery."""
     return any(column.name.startswith(PLACEHOLDER) for column in columns_read(expr))
 
 

@@ -1,6 +1,6 @@
-"""Window functions of one SELECT: which calls its clauses use, and the Window nodes that compute them.
+"""Window functions of one SELECT: the calls that its clauses use, and the Window nodes that compute them.
 
-Clauses are first bound with a placeholder column for each call; `Windows.build` puts the nodes above the plan, and
+Clauses are first bound with a placeholder column for each call. `Windows.build` adds the nodes above the plan, and
 `Windows.over_result` then replaces the placeholders by their columns.
 """
 
@@ -60,7 +60,7 @@ class WindowCalls:
         )
 
     def depends_on_rows(self, expr: Expr) -> bool:
-        """Whether a window function in a bound clause names a column, be it in a subquery."""
+        """Whether a window function in a bound clause names a column, even in a subquery."""
         used = [self.calls[_number(e)] for e in columns_read(expr) if _is_placeholder(e)]
         return any(
             not isinstance(c, Pending) for window in used for e in self._expressions(window) for c in columns_read(e)
@@ -82,8 +82,8 @@ class WindowCalls:
         return [expr for window in self.calls for expr in self._expressions(window)]
 
     def build(self, plan: logical.Node, used: Iterable[str]) -> logical.Node:
-        """The Window nodes, one for all calls that share PARTITION BY and ORDER BY; settles the names of their columns,
-        none of which is in `used`: subqueries around and beside this query know these."""
+        """The Window nodes, one for all calls that share PARTITION BY and ORDER BY. Also chooses the names of their
+        columns, none of which is in `used`: enclosing and neighbouring subqueries already use those names."""
         taken = Names((*plan.schema.names, *used))
         self.names = [
             taken.unique(name or plan_name(call.sql()))
@@ -117,5 +117,5 @@ def _number(expr: Column) -> int:
 
 
 def mentions_window(expr: Expr) -> bool:
-    """Whether a bound clause uses a window function, be it in a subquery."""
+    """Whether a bound clause uses a window function, even in a subquery."""
     return any(map(_is_placeholder, columns_read(expr)))

@@ -54,11 +54,11 @@ def fingerprint(path: str | Sequence[str]) -> tuple[Any, ...]:
 
 
 SETTLED_NS = 1_000_000_000
-"""A file that changed so shortly before may change again without its times telling: file systems count in ticks."""
+"""A file that changed within this time may change again without a new timestamp: file systems count in ticks."""
 
 
 def _is_settled(found: tuple[Any, ...]) -> bool:
-    """Whether what `fingerprint` says of files now will tell them from any later version of them."""
+    """Whether the `fingerprint` of files will differ from that of any later version of them."""
     now = time.time_ns()
     return all(len(file) == 4 and max(file[1:3]) <= now - SETTLED_NS for file in found)
 
@@ -78,7 +78,7 @@ Entry = Source | View | Table | External
 
 @dataclass(frozen=True)
 class CatalogSnapshot:
-    """What a catalog held at one time."""
+    """The content of a catalog at one time."""
 
     entries: dict[str, tuple[str, Entry]]
     macros: dict[str, Macro]
@@ -99,7 +99,7 @@ class Catalog:
         self._asking = threading.local()
         self.database = "memory"
         self.run_plan: Callable[[Any], Any] | None = None
-        """How the session runs a logical plan; it gives an Arrow table."""
+        """Runs a logical plan in the session and returns an Arrow table."""
 
     def fetch(self, plan: Any) -> list[Any]:
         """The values of the only column of a plan, for a query whose columns depend on data (PIVOT)."""
@@ -133,7 +133,7 @@ class Catalog:
         return known[2]
 
     def entry(self, name: str) -> Entry | None:
-        """What is bound to a name."""
+        """The entry of a name."""
         self._ask("entry", name)
         found = self._entries.get(name.lower())
         return None if found is None else found[1]
@@ -147,7 +147,7 @@ class Catalog:
         return sorted(self._entries.values(), key=lambda pair: pair[0].lower())
 
     def _ask(self, kind: str, name: str) -> None:
-        """Remember a question for those who record what an analysis depends on, in this thread."""
+        """Record a lookup for those who track what an analysis depends on, in this thread."""
         for asked in getattr(self._asking, "recorders", ()):
             asked.setdefault((kind, name.lower()), [])
 
@@ -299,9 +299,8 @@ Asked = dict[tuple[str, str], list[tuple[Source, FileUse]]]
 
 
 class FileRecorder:
-    """Collects in `files` what `Catalog.open_file` opens while the context is active, and in `asked` everything that
-    was wanted of the catalog: ("entry" | "macro" | "file" | "fetch", name), and ("open", arguments as JSON) with the
-    sources of each call."""
+    """Collects the sources that `Catalog.open_file` opens in `files`, and every lookup in the catalog in `asked`:
+    ("entry" | "macro" | "file" | "fetch", name), and ("open", arguments as JSON) with the sources of each call."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.files: list[FileUse] = []

@@ -1,4 +1,4 @@
-"""What a catalog holds beside plain sources: tables with their definition, views, macros.
+"""What a catalog holds besides plain sources: tables with their definition, views, macros.
 
 All of them are immutable: a change puts another object under the name, so that a snapshot of a catalog is a copy of its
 map."""
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """A column of a table; `default` is the text of an expression, `unit` of how many microseconds the values of a
-    TIMESTAMP(0) or TIMESTAMP(3) are multiples."""
+    """A column of a table. default: the text of an expression. unit: the values of a TIMESTAMP(0) or TIMESTAMP(3) are
+    multiples of this many microseconds."""
 
     name: str
     type: Type

@@ -1,8 +1,8 @@
-"""Tables and streams whose rows are elsewhere: in files that are read when a query asks, or in memory that Python code
-has registered.
+"""Tables and streams whose rows are elsewhere: in files that are read by each query, or in memory that Python code has
+registered.
 
-`External` is an entry of the catalog like `Table` and `View`. Its columns are fixed when it is made; files that are
-added later are read as these columns. `period` and `event_time` are what temporal queries ask of any entry."""
+`External` is an entry of the catalog like `Table` and `View`. Its columns are fixed when it is created; files that are
+added later are read with these columns. Temporal queries ask any entry for `period` and `event_time`."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def find(schema: Schema, name: str, what: str) -> Field:
 
 
 def paths_of(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The paths in an option: a list of them, or one text, in which commas separate paths unless a file has that very
+    """The paths in an option: a list of them, or one text. Commas in a text separate paths unless a file has that exact
     name."""
     if not isinstance(path, str | os.PathLike):
         return tuple(os.fspath(one) for one in path)

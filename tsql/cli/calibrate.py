@@ -25,10 +25,10 @@ from tsql.session import Session
 ROWS = 2_000_000
 RUNS = 5
 LEAST_NS = 0.01
-"""A difference that the noise has swallowed."""
+"""The lower limit of a cost, for a difference that is lost in noise."""
 
 _SPREAD = 1_000_003
-"""Keys lie apart by so much, so that they are hashed and not used as indexes."""
+"""The distance between keys: so large that they are hashed and not used as indexes."""
 
 _COUNTED = "count = aggregate groups by=() n=count(*)\noutput count (n)"
 
@@ -59,8 +59,7 @@ class _Bench:
             for name, groups in (("few", 1000), ("middle", self.middle), ("many", many))
         }
         table = pa.table({**columns, "x": random.random(rows)})
-        # Stored without a query: none can be planned while the file with the costs is damaged, and this is what mends
-        # it.
+        # Stored without a query: a damaged cost file prevents planning, and this command repairs it.
         for name, part in (("t", table), ("small", table.slice(0, 1000))):
             session.catalog.add(name, BlockTable.from_batches(Schema.from_arrow(part.schema), part.to_batches()))
 

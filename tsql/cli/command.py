@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"tsql: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader has seen enough. Python would complain again when it flushes stdout at exit.
+        # The reader has closed the pipe. Python would complain again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except KeyboardInterrupt:
@@ -410,7 +410,7 @@ def _bench(arguments: Any) -> int:
     if arguments.name == "tpch":
         from tsql.tpch.__main__ import main_bench
 
-        # At the end of the process Python must find all objects, or DuckDB complains about what it takes for leaks.
+        # At the end of the process Python must find all objects, or DuckDB complains about leaks.
         atexit.register(gc.unfreeze)
 
         try:

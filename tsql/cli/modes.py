@@ -63,8 +63,8 @@ def _line(relation: Relation, batches: Batches, file: TextIO) -> None:
 
 
 def _markdown(relation: Relation, batches: Batches, file: TextIO) -> None:
-    """A table of GitHub's Markdown, numbers to the right. The widths are those of the first rows: wider values that
-    come later stand out."""
+    """A table in GitHub's Markdown, numbers right-aligned. The first rows determine the widths; wider values later
+    overflow."""
     names, right = [_cell(name) for name in relation.columns], [t.is_numeric for t in relation.sql_types]
     begun: list[Row] = []
     while len(begun) < MEASURED_ROWS and (rows := next(batches, None)) is not None:

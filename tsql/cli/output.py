@@ -23,9 +23,9 @@ from tsql.relation import Relation
 TEXT_FORMATS = ("table", "csv", "json", *MODES)
 FORMATS = (*TEXT_FORMATS, "arrow", "parquet")
 ALIASES = {"box": "table", "duckbox": "table", "jsonlines": "json", "ndjson": "json", "md": "markdown"}
-"""What other shells call these formats."""
+"""The names of these formats in other shells."""
 PIPE_ROWS = 10_000
-"""How many rows a table has at most where it is not cut to a terminal."""
+"""The maximum number of rows of a table that is not cut to a terminal."""
 
 
 def emit(
@@ -38,7 +38,7 @@ def emit(
 ) -> int | None:
     """Write one result to stdout or to a file; the number of its rows where that is known."""
     terminal = sys.stdout.isatty()
-    # A bar on the same screen as rows that stream past would be written over.
+    # A progress bar on the same screen would be overwritten by the rows that stream past.
     with ProgressBar(
         lambda: relation.progress, enabled=progress and not (terminal and path is None and kind != "table")
     ):
@@ -83,7 +83,7 @@ def timing(relation: Relation, begun: float, rows: int | None = None) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """What a user is told about an error."""
+    """The message of an error for the user."""
     if isinstance(error, CancelledError):
         return "cancelled"
     if isinstance(error, TsqlError):
@@ -125,8 +125,8 @@ def read_text(path: str, what: str) -> tuple[str, str]:
 
 
 class ClosedOutput(io.TextIOBase):
-    """A stdout that was closed before the command started: Python has none then, and here writing is an error as any
-    other."""
+    """A stdout that was closed before the command started. Python has none then; here, writing to it is an ordinary
+    error."""
 
     def write(self, text: str) -> int:
         raise OSError(errno.EBADF, "it is closed", "stdout")
@@ -138,8 +138,8 @@ class ClosedOutput(io.TextIOBase):
 
 
 def replace_closed() -> None:
-    """Put streams where Python has none, so that what needs no stdout runs. `print` would write what is for stderr to
-    stdout."""
+    """Replace missing streams, so that commands without output work. Otherwise `print` would write messages for stderr
+    to stdout."""
     if sys.stdout is None:
         sys.stdout = ClosedOutput()
     if sys.stderr is None:

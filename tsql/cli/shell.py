@@ -31,17 +31,17 @@ ALIASES = {
     "\\q": ".quit", "\\?": ".help", "\\d": ".describe", "\\dt": ".tables", "\\i": ".read", "\\timing": ".timing",
     "\\c": ".open",
 }  # fmt: skip
-"""What people type who come from other shells."""
+"""Commands that users of other shells type."""
 _WORD = re.compile(r"\s*(exit|quit|help)\s*;?\s*", re.IGNORECASE)
 
 
 def is_command(text: str) -> bool:
-    """Whether what was typed is a command of the shell, and no statement."""
+    """Whether the input is a command of the shell and not a statement."""
     return text.startswith((".", "\\")) or _WORD.fullmatch(text) is not None
 
 
 def history_path() -> Path:
-    """Where the shell keeps what was typed."""
+    """The history file of the shell."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(state) / "tsql" / "history"
 

@@ -1,4 +1,4 @@
-"""rich where there is a terminal, and plain text without it elsewhere: its import takes longer than most queries."""
+"""Uses rich on a terminal and plain text elsewhere: importing rich takes longer than most queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _FORCING = ("FORCE_COLOR", "TTY_COMPATIBLE")
-"""Variables by which rich takes for a terminal what is none, or the other way round."""
+"""Environment variables that make rich treat a stream as a terminal, or not as one."""
 
 
 def may_be_terminal(stream: Any) -> bool:

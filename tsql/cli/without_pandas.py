@@ -1,6 +1,6 @@
-"""Spares the command the import of pandas, which takes a third of a second: pyarrow looks for it when it makes its
-first array, and remembers whether there is one. No command gives data to pandas or takes any from it; a program that
-uses tsql as a library may, and is left alone."""
+"""Avoids the import of pandas in the command, which takes a third of a second. pyarrow looks for pandas when it makes
+its first array, and remembers whether it exists. No command exchanges data with pandas. A program that uses tsql as a
+library may, so it is not affected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Absent(MetaPathFinder):
 
 
 def tell_pyarrow() -> None:
-    """Have pyarrow find that there is no pandas, unless it is imported already. Others find it as before."""
+    """Let pyarrow find no pandas, unless it is imported already. Others find it as before."""
     if "pandas" in sys.modules:
         return
     finder = _Absent()

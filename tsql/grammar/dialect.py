@@ -1,4 +1,4 @@
-"""`Temporal`: the dialect, on sqlglot's DuckDB dialect, with `/*+ hints */` kept and statements of our own.
+"""`Temporal`: sqlglot's DuckDB dialect with `/*+ hints */` kept and our own statements.
 
 The class must not be called TSQL: sqlglot registers dialects by class name, and its `tsql` is Transact-SQL.
 """
@@ -18,7 +18,7 @@ _DOLLAR_QUOTE = re.compile(r"\$([A-Za-z_]\w*)?\$")
 
 
 class _Scanner(TokenizerCore):
-    """sqlglot's scanner, but with names only as the tags of dollar quotes: it takes `$1,$` of `$1,$2` for the start of
+    """sqlglot's scanner, but only names can be tags of dollar quotes: it would take `$1,$` of `$1,$2` for the start of
     a string."""
 
     __slots__ = ()

@@ -1,5 +1,5 @@
-"""Text of parsed statements: our canonical form (`Temporal().generate`, which reads back to an equal tree), and the
-DuckDB text that tests hand to the oracle (`to_duckdb`: hints dropped, our spellings mapped to DuckDB's)."""
+"""Prints parsed statements: as our canonical text (`Temporal().generate`, which reads back to an equal tree), and as
+the DuckDB text that tests give to the oracle (`to_duckdb`: hints dropped, our spellings mapped to DuckDB's)."""
 
 from __future__ import annotations
 

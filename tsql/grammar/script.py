@@ -1,7 +1,8 @@
-"""Cuts a script into its statements, and says which parameters it names; the session, the CLI and the shell call it.
+"""Splits a script into its statements, and finds the parameters that it names; the session, the CLI and the shell call
+it.
 
-Only what is needed to find the semicolons is understood here (strings, quoted names, comments): the grammar is the
-parser's business, and a statement that is cut wrongly is refused by it with a position in the whole script.
+It understands only what is needed to find the semicolons: strings, quoted names, comments. The grammar is the parser's
+job, which refuses a wrongly split statement with a position in the whole script.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Piece:
     origin: str | None = None
     parameters: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
-    """Where in the whole each parameter is first named."""
+    """The position in the script where each parameter is first named."""
 
     def relocate(self, error: TsqlError) -> TsqlError:
         """Let an error whose position is in this statement point into the whole script instead."""

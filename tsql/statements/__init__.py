@@ -1,1 +1,1 @@
-"""Carries out statements that are not queries: DDL, DML, COPY, transactions, PREPARE, SHOW."""
+"""Executes statements that are not queries: DDL, DML, COPY, transactions, PREPARE, SHOW."""

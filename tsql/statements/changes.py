@@ -1,5 +1,5 @@
-"""Carries out statements that change the catalog, each as one step that happens or does not;
-`tsql/statements/perform.py` calls `perform`."""
+"""Executes statements that change the catalog, each as one atomic step; `tsql/statements/perform.py` calls
+`perform`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Work:
-    """What carrying out a statement needs: the catalog, a way to run queries, and where to note what has changed."""
+    """The context of executing a statement: the catalog, a way to run queries, and the record of changes."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Work:
 def perform(
     session: Session, statement: Any, relation: Callable[[statements.Query], Relation], values: dict[str, Any]
 ) -> Relation:
-    """Carry out one statement of `statements.Change`."""
+    """Execute one statement of `statements.Change`."""
     transactions = session.transactions
     if isinstance(statement, statements.TransactionStep):
         transactions.step(statement.step)
@@ -91,12 +91,12 @@ def _carry_out(work: Work, statement: Any) -> Relation:
 
 
 def done() -> Relation:
-    """The result of a statement that has none."""
+    """The result of a statement without rows."""
     return of_table((), (), [], message="ok")
 
 
 def counted(rows: int) -> Relation:
-    """The result of a statement that changed so many rows."""
+    """The result of a statement that changed `rows` rows."""
     return of_table(("Count",), (BIGINT,), [[rows]], message=f"{rows} row{'' if rows == 1 else 's'}")
 
 

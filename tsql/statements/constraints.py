@@ -67,8 +67,8 @@ def check_keys(
     replaced: Mapping[str, pa.Array] | None = None,
     changed: set[str] | None = None,
 ) -> None:
-    """Refuse rows whose key another row has. For an update, `replaced` has the old values of the rows, whose keys are
-    free, and `changed` the columns that may differ."""
+    """Refuse rows whose key another row has. For an update, `replaced` has the old values of the rows, whose keys
+    become free, and `changed` the columns that may differ."""
     if not batches:
         return
     for key in definition.keys:
@@ -95,8 +95,8 @@ def _among(keys: Any, others: Any) -> np.ndarray:
 
 
 def free_rows(table: Table, keys: tuple[Key, ...], rows: pa.Table) -> np.ndarray:
-    """The rows whose keys neither an earlier one of the rows nor a row of the table has. As in DuckDB, a row that is
-    left out for the sake of the table still hides a later one with its key."""
+    """The rows whose keys occur neither in an earlier one of the rows nor in the table. As in DuckDB, a row that is
+    left out because of the table still hides a later one with its key."""
     free = np.ones(rows.num_rows, np.bool_)
     for key in keys:
         wanted = _keys(table.definition, key, rows)

@@ -41,7 +41,7 @@ _COMPRESSIONS = {
     "text": ("gzip", "zstd", "none", "auto", "uncompressed"),
 }
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000
-"""Bytes of the name of a folder, and of a path with room for the names of files: what Linux and macOS have."""
+"""The maximum bytes of a folder's name and of a path, with room for file names: the limits of Linux and macOS."""
 
 
 def copy_to(relation: Relation, path: str, options: Mapping[str, Any], places: Mapping[str, int] | None = None) -> int:
@@ -66,7 +66,7 @@ def copy_to(relation: Relation, path: str, options: Mapping[str, Any], places: M
 
 @contextmanager
 def _at(position: int | None) -> Iterator[None]:
-    """Around what an option says: an error that has no position is at that of the option."""
+    """A context for reading an option: an error without a position gets that of the option."""
     try:
         yield
     except SourceError as error:
@@ -158,7 +158,8 @@ def _character(name: str, value: Any) -> str:
 
 
 def _write_partitions(relation: Relation, path: str, given: dict[str, Any], options: WriteOptions) -> int:
-    """A folder per value, `key=value/data_0.parquet`, as Hive and DuckDB lay it out; the whole appears at once."""
+    """Writes a folder per value, `key=value/data_0.parquet`, as Hive and DuckDB do; the whole result appears at
+    once."""
     names = given["partition_by"] if isinstance(given["partition_by"], list) else [given["partition_by"]]
     by_name = {name.lower(): name for name in relation.columns}
     _check_columns(relation, "partition_by", names)
@@ -193,8 +194,8 @@ def _write_partitions(relation: Relation, path: str, given: dict[str, Any], opti
 
 
 def _groups(shown: pa.Table, columns: list[str], path: str) -> list[tuple[str, pa.Array]]:
-    """The folders to write, with the rows of each in their order. Names that are too long are an error before anything
-    is written."""
+    """The folders to write, with the rows of each in order. Names that are too long are refused before anything is
+    written."""
     numbered = shown.append_column("#row", pa.array(range(shown.num_rows), pa.int64()))
     groups = numbered.group_by(shown.column_names).aggregate([("#row", "list")])
     found = []

@@ -1,5 +1,4 @@
-"""CREATE, DROP and ALTER: what becomes of the catalog. `tsql/statements/changes.py` calls `perform` inside a
-transaction."""
+"""CREATE, DROP and ALTER: changes the catalog. `tsql/statements/changes.py` calls `perform` inside a transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from tsql.statements.changes import Work, counted, done
 
 
 def perform(work: Work, statement: Any) -> Relation:
-    """Carry out one statement."""
+    """Execute one statement."""
     match statement:
         case statements.CreateTable():
             return _create_table(work, statement)
@@ -45,7 +44,7 @@ def perform(work: Work, statement: Any) -> Relation:
 def _is_taken(
     work: Work, statement: statements.CreateTable | statements.CreateView | statements.CreateExternal
 ) -> bool:
-    """Whether there is nothing to do, because the name is taken and the statement is content with that."""
+    """Whether there is nothing to do, because the name is taken and the statement allows that."""
     there = work.catalog.entry(statement.name)
     if there is None:
         return False
@@ -119,7 +118,7 @@ def _create_external(work: Work, statement: statements.CreateExternal) -> None:
 
 
 def _create_late(work: Work, name: str, stream: str, entry: External) -> None:
-    """The table of ON LATE INTO: it has the columns of the stream, and is made unless it is there."""
+    """Creates the table of ON LATE INTO with the columns of the stream, unless it exists."""
     there = work.catalog.entry(name)
     if name.lower() == stream.lower():
         raise CatalogError(f'late rows of "{stream}" cannot go into itself')

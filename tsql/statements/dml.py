@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE: the rows that a query gives, checked against the constraints, become another version of a
+"""INSERT, UPDATE and DELETE: the rows of a query are checked against the constraints and become a new version of a
 table."""
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ def _query_batches(work: Work, statement: statements.Insert, table: Table) -> li
 
 
 def _constant_batches(work: Work, statement: statements.Insert, table: Table) -> list[pa.RecordBatch]:
-    """Rows of constants without a kernel; what cannot be computed that way (random(), a failing cast) runs as a
-    query."""
+    """Rows of constants, computed without a kernel. Those that cannot be (random(), a failing cast) run as a query."""
     rows: list[list[Any]] = []
     for row in statement.rows:
         values = [_value(expr, work.values) for expr in row]
@@ -138,7 +137,7 @@ def rows_at(data: StoredTable, places: np.ndarray) -> pa.Table:
 
 
 def delete(work: Work, statement: statements.Delete) -> Relation:
-    """Leave rows out; only blocks that hold some of them are written again."""
+    """Remove rows; only blocks that contain some of them are rewritten."""
     table = work.target(statement.table)
     if statement.query is None:
         work.store(statement.table, table, StoredTable(table.data.fields) if table.data.rows else table.data)
@@ -159,8 +158,7 @@ def delete(work: Work, statement: statements.Delete) -> Relation:
 
 
 def update(work: Work, statement: statements.Update) -> Relation:
-    """Change values; only blocks that hold changed rows are written again, and of these only the columns that SET
-    names."""
+    """Change values; only blocks with changed rows are rewritten, and only their columns that SET names."""
     table = work.target(statement.table)
     found = work.table(statement.query)
     old = found.select(list(range(1 + len(statement.columns), found.num_columns))).rename_columns(list(statement.old))
@@ -179,8 +177,8 @@ def _updated(
     old_names: tuple[str, ...],
     old: pa.Table,
 ) -> tuple[StoredTable, pa.Table]:
-    """The table with new values, and the changed rows; `found` has places and new values. A row found twice takes its
-    first values."""
+    """The table with new values, and the changed rows; `found` has row positions and new values. A row found twice gets
+    its first values."""
     definition = table.definition
     all_places = np.asarray(one(found.column(0)))
     places, first = np.unique(all_places, return_index=True)

@@ -1,7 +1,7 @@
 """PREPARE, EXECUTE and DEALLOCATE: statements that a session keeps by name, with parameters that EXECUTE gives values
 to.
 
-What they mean is for `tsql/analyze/named.py` to say; `ScriptRunner` keeps a `NamedStatements`."""
+`tsql/analyze/named.py` analyzes them; `ScriptRunner` keeps a `NamedStatements`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries out an analyzed statement: `PERFORM` has a function for each kind. `ScriptRunner` calls `perform`."""
+"""Executes an analyzed statement: `PERFORM` has a function for each kind. `ScriptRunner` calls `perform`."""
 
 from __future__ import annotations
 
@@ -30,20 +30,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class StatementContext:
-    """What is known of a statement beside its meaning: where it runs, its text, and the stored values of its
-    parameters."""
+    """The context of a statement: where it runs, its text, and the stored values of its parameters."""
 
     scripts: ScriptRunner
     piece: Piece
     values: dict[str, Any]
     files: tuple[FileUse, ...] = ()
-    """The files that the analysis has looked at."""
+    """The files that the analysis has opened."""
     spent: dict[str, float] = field(default_factory=dict)
     """Milliseconds of the analysis."""
     key: Any = None
-    """Under which a query is kept in the plan cache; None for one that is not."""
+    """The key of a query in the plan cache; None if it is not cached."""
     keep: Callable[[PhysicalPlan], None] | None = None
-    """What writes the plan of a query to disk."""
+    """Writes the plan of a query to disk."""
 
     @property
     def catalog(self) -> Catalog:
@@ -63,7 +62,7 @@ class StatementContext:
 
 
 def perform(context: StatementContext, statement: Any) -> Relation:
-    """Carry out one statement. A query is lazy, as its relation is; everything else is done when this returns."""
+    """Execute one statement. A query is lazy, as its relation is; everything else is done when this returns."""
     carry_out = PERFORM.get(type(statement))
     if carry_out is None:
         raise PlanError(f"{type(statement).__name__} statements cannot run here")
@@ -199,4 +198,4 @@ PERFORM: dict[type, Callable[[StatementContext, Any], Relation]] = {
     statements.CopyTo: _copy_to,
     **dict.fromkeys(get_args(statements.Change), _change),
 }
-"""What carries out each kind of statement."""
+"""The function that executes each kind of statement."""

@@ -1,7 +1,7 @@
 """`ScriptRunner`: turns the text of statements into relations; `Session.sql` and `Session.statements` call it.
 
-What is known of a text is found by it: an analyzed query in the plan cache, an INSERT that was made before, a plan on
-disk. Any other text is cut into its statements, and each is analyzed and carried out (`perform.py`)."""
+A known text is looked up: an analyzed query in the plan cache, an earlier INSERT, a plan on disk. Any other text is
+split into its statements, and each is analyzed and executed (`perform.py`)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 class ScriptRunner:
-    """Carries out the statements of a session, and keeps what is known of them: `plans` and `inserts` by their text,
-    `named` by the name of PREPARE, and `stored`, the plans on disk."""
+    """Executes the statements of a session and keeps its caches: `plans` and `inserts` by text, `named` by the name of
+    PREPARE, and `stored`, the plans on disk."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.queries = session, session._queries
@@ -142,8 +142,8 @@ class ScriptRunner:
                 return perform(context, found[0])
             with transactions.lock:
                 if self.catalog.version != version:
-                    # Another thread has changed the catalog since: places of rows, say, would be those of an older
-                    # version.
+                    # Another thread has changed the catalog since: row positions, for example, would be those of an
+                    # older version.
                     found = analyze(piece.text, self.catalog, mine, piece.origin)
                 result = perform(context, found[0])
                 if key is not None:

@@ -1,8 +1,8 @@
-"""Transactions of a session: what has changed since the last commit, and the way back.
+"""Transactions of a session: the changes since the last commit, and how to undo them.
 
-The catalog maps names to immutable objects, so a transaction is a copy of that map, taken at BEGIN; ROLLBACK puts it
-back. Without BEGIN every statement commits by itself. A session on disk hands each commit to its database, which either
-has it on disk when this returns, or raises: then the catalog is put back, too."""
+The catalog maps names to immutable objects, so a transaction is a copy of that map, taken at BEGIN; ROLLBACK restores
+it. Without BEGIN every statement commits by itself. A session on disk hands each commit to its database. When that
+returns, the commit is on disk; if it raises, the catalog is restored, too."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 @dataclass
 class Changes:
-    """What a commit changes. `appended` has the tables to which rows were only added, with these rows; `names` and
-    `macros` all others."""
+    """The changes of a commit. `appended` has the tables to which rows were only added, with these rows; `names` and
+    `macros` have all others."""
 
     names: set[str] = field(default_factory=set)
     macros: set[str] = field(default_factory=set)
     appended: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
 
     def note(self, name: str, appended: list[pa.RecordBatch] | None = None) -> None:
-        """A name stands for something else now; with `appended`, for a table that has these rows more."""
+        """Record that a name has a new value; with `appended`, that these rows were added to its table."""
         key = name.lower()
         if appended is not None and key not in self.names:
             self.appended.setdefault(key, []).extend(appended)
@@ -75,7 +75,7 @@ class Transactions:
         self.lock = forks.rlock()
         self.changes = Changes()
         self._started: tuple[CatalogSnapshot, int] | None = None
-        """The catalog and the number of commits when the statement began that is at work."""
+        """The catalog and the number of commits when the current statement began."""
         self._begun: CatalogSnapshot | None = None
         self._begun_commits = 0
         self._failed = False
@@ -101,9 +101,9 @@ class Transactions:
                     self._settle()
 
     def _settle(self) -> None:
-        """Undo a statement that has not come to its end, and leave a transaction that was committed. Mostly that is the
-        statement that has just failed. An interrupt may also come between any two steps of Python, and end a statement
-        in the middle of its own undoing, or behind its commit; then the next one finds what it has left."""
+        """Undo a statement that did not finish, and leave a transaction that was committed. Usually that is the
+        statement that has just failed. But an interrupt may come between any two steps of Python and end a statement in
+        the middle of its own undo, or after its commit; the next statement then cleans up."""
         if self._started is not None:
             before, commits = self._started
             if self._commits == commits:
@@ -122,7 +122,7 @@ class Transactions:
         return 0 if self.store is None else self.store.commits
 
     def _write(self) -> None:
-        """Commit the changes. The store clears them in the moment in which they count."""
+        """Commit the changes. The store clears them at the moment the commit takes effect."""
         if self.store is not None and self.changes:
             self.store.commit(self.catalog, self.changes)
         self.changes.clear()
@@ -166,7 +166,7 @@ class Transactions:
                 self.changes.clear()
 
     def fail(self) -> None:
-        """A statement inside the transaction has failed: only ROLLBACK is left, and COMMIT does the same."""
+        """A statement in the transaction has failed: only ROLLBACK is allowed, and COMMIT does the same."""
         if self.is_open:
             self._failed = True
 

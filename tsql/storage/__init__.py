@@ -1,4 +1,4 @@
-"""Databases on disk: a folder with a journal of commits and immutable files of columns. docs/storage.md is the
+"""Databases on disk: a folder with a journal of commits and immutable column files. docs/storage.md defines the
 format."""
 
 from tsql.storage.database import Database

@@ -1,8 +1,8 @@
-"""`Database`: keeps the tables, views and macros of a session in a folder, safely.
+"""`Database`: stores the tables, views and macros of a session in a folder, durably.
 
-A commit writes the columns that are new to files of their own, lets them reach the disk, and then appends one record to
-the journal; that record is the commit. Nothing that is referred to is ever overwritten. When the journal has grown, the
-state is written as the first record of another journal, and the file CURRENT is replaced to name that one."""
+A commit writes new columns to new files, syncs them to disk, and then appends one record to the journal; that record is
+the commit. Nothing that is referenced is ever overwritten. When the journal has grown, the state is written as the
+first record of another journal, and the file CURRENT is replaced to name that one."""
 
 from __future__ import annotations
 
@@ -34,20 +34,19 @@ from tsql.storage.place import check_place
 
 CURRENT = "CURRENT"
 GROWN_BYTES = 16 << 20
-"""A journal of this size, and twice the size that it had at first, is replaced."""
+"""A journal is replaced once it has this size and has doubled since its start."""
 
 _UNKNOWN = "it is not known whether the last statement was committed: its record could be neither confirmed nor removed"
 
 
 class Database:
-    """A folder on disk. One process writes; any number may read, each sees the commits that were there when it
-    opened."""
+    """A folder on disk. One process writes. Any number may read; each sees the commits that existed when it opened."""
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, disk: Disk | None = None):
         self.path, self.read_only = Path(path), read_only
         self.commits = 0
-        """How many commits this object has made; a caller that was interrupted sees by it whether its own is among
-        them."""
+        """The number of commits that this object has made. An interrupted caller checks it to see whether its own
+        commit is included."""
         self._disk = disk or disks.DISK
         self._mutex = forks.rlock()
         self._owner: Owner | None = None
@@ -127,7 +126,8 @@ class Database:
         return name
 
     def _start(self, name: str, record: bytes) -> None:
-        """Begin a journal with one record, and make it the current one. If this raises, the old one still is."""
+        """Begin a journal with one record and make it the current one. If this raises, the old journal is still
+        current."""
         partial = self.path / f".{CURRENT}.{secrets.token_hex(4)}"
         journal: JournalWriter | None = None
         try:
@@ -150,8 +150,8 @@ class Database:
             old.close()
 
     def _rename(self, partial: Path, name: str) -> None:
-        """Replace CURRENT. A file system may report an error for a rename that has happened (NFS does), so it is looked
-        at."""
+        """Replace CURRENT. A file system may report an error for a rename that succeeded (NFS does), so the result is
+        checked."""
         try:
             self._disk.rename(partial, self.path / CURRENT)
         except OSError as error:
@@ -165,8 +165,7 @@ class Database:
             raise error
 
     def _sync_names(self) -> None:
-        """Let CURRENT be on the disk. No later commit counts before that: it would be in a journal that nothing
-        names."""
+        """Sync CURRENT to disk. No later commit counts before that: it would be in a journal that nothing names."""
         if self._unsynced:
             try:
                 self._disk.sync_folder(self.path)
@@ -194,7 +193,7 @@ class Database:
             self._macros[macro["name"].lower()] = entries.decode_macro(macro)
 
     def _append_waiting(self) -> None:
-        """Add the rows of all small commits to their tables at once."""
+        """Append the rows of all small commits to their tables at once."""
         for key, batches in self._waiting.items():
             shown, table = self._entries[key]
             self._entries[key] = (shown, Table(table.definition, table.data.append(batches)))
@@ -207,7 +206,7 @@ class Database:
         return found
 
     def _share(self, key: Any, make: Callable[[], Dictionary]) -> Dictionary:
-        """One object for equal dictionaries: kernels tell them apart by identity. The key holds lengths and
+        """One object for equal dictionaries, because kernels compare them by identity. The key holds lengths and
         checksums."""
         made = make()
         known = self._dictionaries.get(key)
@@ -224,8 +223,8 @@ class Database:
             catalog.put_macro(macro.name, macro)
 
     def commit(self, catalog: Catalog, changes: Changes) -> None:
-        """Write what has changed; it is on disk when this returns. If it raises, `commits` says whether it is all the
-        same."""
+        """Write the changes; they are on disk when this returns. If it raises, `commits` tells whether they are
+        committed anyway."""
         with self._mutex:
             before = self.commits
             files = NewFiles(self._disk, self.path)
@@ -275,7 +274,7 @@ class Database:
     def _appended(
         self, catalog: Catalog, changes: Changes, data: dict[str, Any], blobs: list[bytes]
     ) -> dict[str, tuple[str, entries.Entry] | None]:
-        """Put the rows that were added to tables into the record; the tables."""
+        """Add the rows that were appended to tables to the record; returns the tables."""
         found: dict[str, tuple[str, entries.Entry] | None] = {}
         for key, batches in changes.appended.items():
             entry = catalog.entry(key)
@@ -298,7 +297,7 @@ class Database:
             self._writer.append(record)
         except BaseException as error:
             if self._writer.doubtful:
-                # The record cannot be taken back from this journal; the state before it can begin another one.
+                # The record cannot be removed from this journal, but the state before it can start another one.
                 try:
                     self._rewrite()
                 except BaseException:
@@ -329,7 +328,7 @@ class Database:
         return self._journal
 
     def _maintain(self) -> None:
-        """Begin the journal anew if it has grown. The commit before it stands, whatever becomes of this."""
+        """Start a new journal if this one has grown. The commit before it stands even if this fails."""
         if self._writer.bytes <= max(GROWN_BYTES, 2 * self._first_bytes):
             return
         try:
@@ -355,7 +354,7 @@ class Database:
         return macros
 
     def checkpoint(self, catalog: Catalog) -> None:
-        """Begin the journal anew, and remove files that nothing needs."""
+        """Start a new journal and remove files that nothing needs."""
         if self.read_only:
             return
         with self._mutex:
@@ -405,13 +404,13 @@ class Database:
                         self._disk.remove(child)
 
     def _forked(self) -> None:
-        """In a child of the process: give up the journal. What is in memory can still be read."""
+        """In a forked child: give up the journal. Data in memory can still be read."""
         if self._journal is not None:
             self._journal.close(is_forked=True)
             self._journal = None
 
     def close(self) -> None:
-        """Leave the database; everything that was committed is on disk already."""
+        """Close the database; everything committed is on disk already."""
         with self._mutex:
             try:
                 if self._journal is not None:
@@ -421,7 +420,7 @@ class Database:
                     self._let_go()
 
     def _shorten(self) -> None:
-        """Begin the journal anew if that spares the next opening some work."""
+        """Start a new journal if that makes the next opening faster."""
         with contextlib.suppress(StorageError, OSError):
             if self._writer.bytes > 2 * self._first_bytes and self._writer.bytes > GROWN_BYTES // 16:
                 self._check()
@@ -436,13 +435,13 @@ class Database:
             self._owner = None
 
     def __del__(self) -> None:
-        """A database that nobody has closed is open for others when nobody has it any more."""
+        """Release a database that was never closed, so that others can open it."""
         if self._owner is not None and self._owner.is_mine:
             self._let_go()
 
 
 def _may_be_left(name: str) -> bool:
-    """Whether a file may be what is left of a database whose making was interrupted."""
+    """Whether a file may be left over from an interrupted creation of a database."""
     return name in (LOCK, READERS) or name.startswith(("journal-", f".{CURRENT}."))
 
 

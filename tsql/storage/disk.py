@@ -1,5 +1,5 @@
-"""`Disk`: the calls by which a database changes its folder. All of them are here, so that a test can let any one
-fail."""
+"""`Disk`: all file system calls by which a database changes its folder. They are in one place so that a test can make
+any of them fail."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Disk:
             stream.flush()
             self.sync(handle)
         finally:
-            # A stream that is left with bytes in its buffer writes them when it is freed, and the number of the handle
-            # may be another file's by then.
+            # A stream with bytes in its buffer writes them when it is freed; by then the handle may belong to another
+            # file.
             raw.close()
             os.close(handle)
 

@@ -1,6 +1,6 @@
-"""What a catalog holds, as the JSON and blobs of a journal record and back.
+"""Encodes catalog entries as the JSON and blobs of a journal record, and decodes them.
 
-Encoded extents are in files of columns, which are written here; rows of the tail are Arrow IPC blobs in the record
+Encoded extents go to column files, which are written here. Rows of the tail are Arrow IPC blobs in the record
 itself."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tsql.kernels.expr.schema import Schema
 from tsql.storage.new_files import NewFiles
 
 Entry = Table | View | External
-"""What a database keeps beside macros."""
+"""What a database stores besides macros."""
 
 
 def encode_entry(name: str, entry: Entry, files: NewFiles, blobs: list[bytes]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def encode_entry(name: str, entry: Entry, files: NewFiles, blobs: list[bytes]) -
 
 
 def _encode_extent(extent: BlockTable, files: NewFiles) -> dict[str, Any]:
-    """The columns that are on disk already stay where they are; the others go to a new file together."""
+    """Columns that are on disk already stay where they are; the others go to one new file."""
     fresh = [column for column in extent.columns.values() if files.origin(column) is None]
     if fresh:
         files.write(extent.rows, fresh)

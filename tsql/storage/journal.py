@@ -1,10 +1,10 @@
-"""The journal: commits one after the other in a file that only grows; a commit is there once its record is whole.
+"""The journal: a file that only grows, with one record per commit. A commit exists once its record is complete.
 
 A record is its length, its checksum, and the payload: a JSON text followed by blobs that it refers to by number. A
-process that dies while it writes leaves a record that is cut short, which is not a commit and is cut off when the
-journal is next opened for writing. Anything else that does not read as a record is damage, and an error: what is cut
-off is lost for good, together with the files that only it refers to, so a record is given up only if it can be shown
-never to have been whole."""
+process that dies while writing leaves a truncated record. That is not a commit, and it is cut off when the journal is
+next opened for writing. Anything else that is not a valid record is damage, and an error. A record that is cut off is
+lost for good, together with the files that only it refers to, so it is given up only if it provably was never
+complete."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _HEADER = struct.Struct("<8sI")
 _RECORD = struct.Struct("<QI")
 _COUNT = struct.Struct("<I")
 _SECTOR_BYTES = 512
-"""Disks write this many bytes, or a multiple, at once: where a write stopped, the zeros begin at such a place."""
+"""Disks write this many bytes, or a multiple, at once: after an interrupted write, zeros begin at such a boundary."""
 
 _END = b"done"
-"""The last bytes of a record: not zero, so that a part of a file that was never written is told from damage."""
+"""The last bytes of a record. They are not zero, so that an unwritten part of a file can be distinguished from
+damage."""
 
 Record = tuple[dict[str, Any], list[bytes]]
 
@@ -105,13 +106,13 @@ def _records(content: memoryview, name: str) -> Iterator[tuple[Record, int]]:
 
 
 def _is_torn(payload: bytes, length: int, start: int) -> bool:
-    """Whether a record is the last one and was never written to its end. `payload` is all of the journal behind the
-    record's length and checksum, from the byte `start` of the file on; `length` is what the payload should have.
+    """Whether a record is the last one and was never written completely. `payload` is all of the journal after the
+    record's length and checksum, from byte `start` of the file on; `length` is the expected length of the payload.
 
-    A write that stopped leaves the beginning of a record, up to the end of the file or up to zeros (a file that was
-    made longer, but not written, when the machine stopped). A length that is too large by damage looks the same at
-    first, and would cost this commit and all behind it. The lengths of the parts tell them apart: they must add up to
-    the length of the record."""
+    An interrupted write leaves the beginning of a record, up to the end of the file or up to zeros (if the file was
+    extended but not written when the machine stopped). A length that is too large because of damage looks the same at
+    first, and cutting it off would lose this commit and all after it. The lengths of the parts decide: they must add up
+    to the length of the record."""
     written = payload.rstrip(b"\0")
     if not written:
         return True
@@ -119,21 +120,22 @@ def _is_torn(payload: bytes, length: int, start: int) -> bool:
         return False
     stated = _stated_length(written)
     if stated is None:
-        # A write that stopped among the lengths has no text yet; the end of a commit is a sign that they are damaged.
+        # A write interrupted among the lengths has no text yet; the end of a commit after them shows that they are
+        # damaged.
         return _END not in written
     return stated == length
 
 
 def _ends_unwritten(written_end: int, end: int) -> bool:
-    """Whether the zeros between two places, the second being a record's end, were never written: they are no byte of
-    the record's last four that was damaged, but all of these, or a sector on."""
+    """Whether the zeros between two offsets, the second being a record's end, were never written: they cover all of the
+    record's last four bytes, or a sector begins among them. Otherwise one of the last bytes is damaged."""
     zeros = end - written_end
     return zeros >= len(_END) or -written_end % _SECTOR_BYTES < zeros
 
 
 def _stated_length(written: bytes) -> int | None:
-    """The length of a payload by the lengths of its parts; None unless all of these are there, and something behind
-    them."""
+    """The length of a payload, computed from the lengths of its parts; None unless all of them are there, and something
+    after them."""
     if len(written) < _COUNT.size:
         return None
     (count,) = _COUNT.unpack_from(written)
@@ -144,11 +146,11 @@ def _stated_length(written: bytes) -> int | None:
 
 
 class JournalWriter:
-    """Appends commits; each is on disk when `append` returns, or it is not there.
+    """Appends commits; when `append` returns, the commit is on disk.
 
-    A record that could not be written is cut off again. Where that fails as well, what is left of it is no commit
-    unless all of it is there: then `doubtful` is True, and nobody knows which state a later process finds. The journal
-    is then of no more use."""
+    A record that could not be written is cut off again. If that fails too, the rest is not a commit unless all of it is
+    there: then `doubtful` is True, because nobody knows which state a later process will find. The journal cannot be
+    used any more."""
 
     def __init__(self, path: Path, bytes: int | None = None, disk: Disk = DISK):
         """Open a journal behind its last commit, or make a new one."""
@@ -169,8 +171,8 @@ class JournalWriter:
             raise
 
     def _lock(self) -> None:
-        """Two writers never share a journal, even if somebody has removed the lock file of the database between
-        them."""
+        """Ensures that two writers never share a journal, even if somebody has removed the lock file of the
+        database."""
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -223,8 +225,8 @@ class JournalWriter:
         return "the statement was undone"
 
     def _may_hold(self, end: int) -> bool:
-        """Whether the file may have all bytes up to a place: a record that is shorter than it says is no commit for
-        those who read it."""
+        """Whether the file may contain all bytes up to an offset. Readers do not count a record that is shorter than it
+        says as a commit."""
         try:
             return os.fstat(self._handle).st_size >= end
         except OSError:

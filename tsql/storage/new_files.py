@@ -1,5 +1,5 @@
-"""`NewFiles`: the files of columns that one commit writes. They count once the commit is done; if it fails they are
-removed."""
+"""`NewFiles`: the column files that one commit writes. They become part of the database with the commit; if it fails
+they are removed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tsql.kernels.expr.errors import StorageError
 from tsql.storage.disk import Disk
 
 Origin = tuple[str, str, int]
-"""Where a column is on disk: file, name in it, first row."""
+"""The position of a column on disk: file, name in it, first row."""
 
 
 class NewFiles:
-    """What a commit has written so far. Columns learn where they are on disk in `adopt`, and not before: until then no
+    """The files that a commit has written so far. Columns learn their position on disk only in `adopt`: before that, no
     commit refers to these files."""
 
     def __init__(self, disk: Disk, folder: Path):
@@ -31,7 +31,7 @@ class NewFiles:
         return column.origin if known is None else known[1]
 
     def write(self, rows: int, columns: list[BlockColumn]) -> None:
-        """Write columns of so many rows to a new file."""
+        """Write columns of `rows` rows to a new file."""
         name = f"data-{secrets.token_hex(8)}.col"
         self._names.append(name)
         try:

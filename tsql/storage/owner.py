@@ -1,9 +1,8 @@
-"""`Owner`: who may write to a database. One process holds its lock; that process, and no child that it forks, may
-write.
+"""`Owner`: who may write to a database. Only the process that holds its lock may write, not a child that it forks.
 
-The lock is `flock` on a file of the folder. A lock of that kind belongs to an open file, which a forked child shares,
-so the process is part of the claim: the child gives up what it has inherited and holds the readers' lock instead, which
-keeps the files that it may read from being removed."""
+The lock is `flock` on a file of the folder. Such a lock belongs to an open file, which a forked child shares, so the
+claim includes the process. The child gives up the inherited lock and holds the readers' lock instead, which protects
+the files that it may read from removal."""
 
 from __future__ import annotations
 
@@ -137,8 +136,7 @@ class Owner:
 
 
 def unlock(handle: int) -> None:
-    """Free the lock of an open file also for a child that has just been forked and has not closed its copy of it
-    yet."""
+    """Release the lock of an open file even if a child that was just forked has not closed its copy yet."""
     with contextlib.suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_UN)
 

@@ -1,4 +1,5 @@
-"""Looks at the path of a database before it is opened: what cannot be one is one message that says why."""
+"""Checks the path of a database before it is opened. A path that cannot be one gets a single message with the
+reason."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from tsql.kernels.expr.errors import StorageError
 
 
 def check_place(path: Path) -> None:
-    """Raise StorageError for a path that the file system refuses, and for one in a folder that is not there: opening a
-    database makes its own folder, and not those above it, since these are more often misspelt than missing."""
+    """Raise StorageError for a path that the file system refuses, and for one whose parent folder does not exist.
+    Opening a database creates its own folder but not those above it, because these are more often misspelt than
+    missing."""
     try:
         os.stat(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The operators of the sharded algebra: one file each, found by themselves (`all_steps`). Movement is in
+"""The operators of the sharded algebra, one file each. `all_steps` discovers them. Movement is in
 `physical/movement.py`."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""aggregate: groups and aggregates, complete or in two phases.
+"""aggregate: groups and aggregates, in one phase or two.
 
 phase=partial turns the rows of a shard into exported states (columns `n`, or `n__0 n__1 ..` if the state has several
-values); phase=merge turns such states of a shard into fewer of them, phase=final into results. Without a phase, and for
+values). phase=merge merges such states within a shard; phase=final turns them into results. Without a phase, and for
 phase=final, the rows of a group must be in one shard.
 """
 
@@ -116,7 +116,7 @@ class Aggregate(Step):
         return max(1.0, min(product, given.rows))
 
     def _tables(self, given: Estimate, machine: Machine) -> int:
-        """How many tables of groups are made: one per shard, but partial groups of more shards than cores go to one per
+        """The number of group tables: one per shard, but partial groups of more shards than cores share one table per
         core."""
         shards = given.properties.shards
         return min(shards, machine.shards) if self.exports else shards
@@ -201,8 +201,8 @@ class Aggregate(Step):
 
 
 def other_origin(step: Step, column: str, origin: Aggregate) -> tuple[Step, str] | None:
-    """Where a column comes from that should be a state of `origin` by that name, and is not; None if it is. Of several
-    partial steps that are united each must have the same aggregate."""
+    """The origin of a column that should be the state of `origin` by that name and is not; None if it is. If several
+    partial steps are united, each must have the same aggregate."""
     waiting, seen = [(step, column)], set()
     while waiting:
         at, name = waiting.pop()

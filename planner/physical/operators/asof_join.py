@@ -1,11 +1,11 @@
 """asof_join: each row of the left input with the nearest right row in time, among those with equal keys.
 
 Semantics: `at` compares a number or time of the left with one of the right. Of the right rows that satisfy it, the keys
-(`on`) and the condition (`where`) the nearest wins, and of several with the same time the last in the order of the
-input. NULL never matches. Requires: all right rows in every shard (`broadcast`), or both sides placed by the keys
-(`redistribute` both). State: the right side, sorted by (keys, time). Cost: the sort, and a search for each left row,
-which is short where left rows come in the order of time (`walks=yes`). Not done: right and full joins, and right sides
-without keys, or with one key, that do not fit memory."""
+(`on`) and the condition (`where`), the nearest wins; of several with the same time, the last in input order. NULL never
+matches. Requires: all right rows in every shard (`broadcast`), or both sides placed by the keys (`redistribute` both).
+State: the right side, sorted by (keys, time). Cost: the sort, and a search per left row, which is short where left rows
+come in time order (`walks=yes`). Not done: right and full joins, and right sides without keys, or with one key, that do
+not fit memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class AsofJoin(HashJoin):
 
     @property
     def last_first(self) -> bool:
-        """Whether rows of equal times are searched from the first on: then the last of the input comes first."""
+        """Whether rows of equal times are searched from the first one on, so that the last row of the input must come
+        first."""
         return self.at.name[0] == "<"
 
     @property
@@ -120,7 +121,7 @@ class AsofJoin(HashJoin):
 
 
 def is_sortable(t: Type) -> bool:
-    """Whether values of a type can be told apart and ordered by one word."""
+    """Whether values of a type can be compared and ordered as one word."""
     exact = (t.is_integer or t.is_decimal) and t.bits <= 64
     return exact or t.is_float or t.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
 
@@ -135,7 +136,7 @@ def _is_comparison(at: Call, left: Schema, right: Schema) -> bool:
 
 
 def is_tolerance(expr: Expr, time: Expr) -> bool:
-    """Whether an expression says how far from a time, or from a number, another may be."""
+    """Whether an expression is a valid tolerance for a time or a number."""
     if not isinstance(expr, Literal) or expr.value is None:
         return False
     if time.type.name in ("TIME", "TIMESTAMP", "TIMESTAMPTZ"):

@@ -1,4 +1,4 @@
-"""expand: each row once per grouping set, with the keys that are not in the set set to NULL."""
+"""expand: each row once per grouping set; keys outside the set become NULL."""
 
 from __future__ import annotations
 

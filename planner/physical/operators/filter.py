@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Filter(Step):
-    """Keeps placement and order. `how=select`, directly above a scan: a cheap part of the condition is decided for a
-    run of rows before any of them is looked at further, which pays where few rows pass; anywhere else it changes
-    nothing."""
+    """Keeps placement and order. `how=select`, directly above a scan: a cheap part of the condition is evaluated for a
+    run of rows first, which pays off where few rows pass. Elsewhere it has no effect."""
 
     predicate: Expr
     how: str = "branch"

@@ -1,7 +1,7 @@
-"""input: rows that come from elsewhere, in the place of a step that was cut off; part of plans only while they travel.
+"""input: rows from elsewhere, in place of a step that was cut off. It exists only in plans that are sent to workers.
 
 A backend that runs a plan in pieces (Spark) sends the plan's text to its workers with every scan replaced by an input,
-so that a worker needs no catalog to read it. No query is planned to one."""
+so that a worker needs no catalog to read it. The planner never produces one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""hash_join: pairs of rows with equal keys, by a table of one side that the rows of the other are looked up in.
+"""hash_join: pairs of rows with equal keys. One side is built into a table, and the rows of the other are looked up in
+it.
 
-Without keys it is a nested loop over the table. The built side must be in every shard (`broadcast`), or the rows of
-both sides must be placed by the same keys (`redistribute` both). On one machine a broadcast between cores is one shared
-table."""
+Without keys it is a nested loop over the table. Either the built side is in every shard (`broadcast`), or both sides
+are placed by the same keys (`redistribute` both). On one machine a broadcast between cores is one shared table."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HashJoin(Step):
-    """`kind` as in a logical join; `condition` is what pairs must satisfy besides their keys; `build` is the side in
-    the table. `range`: comparisons of one number of the built side with expressions of the other: the table is sorted
-    by it, within the rows of equal keys, and a row finds its partners by binary search. `early=yes`: rows without a
-    partner are told apart where they are scanned, which pays where there are many of them."""
+    """kind: as in a logical join. condition: what pairs must satisfy besides their keys. build: the side in the table.
+    range: comparisons of one number of the built side with expressions of the other; the table is sorted by it within
+    each key, and a row finds its partners by binary search. early=yes: rows without a partner are detected where they
+    are scanned, which pays off where there are many of them."""
 
     kind: str = "inner"
     keys: tuple[JoinKey, ...] = ()
@@ -44,7 +44,7 @@ class HashJoin(Step):
     early: bool = False
     range: tuple[Call, ...] = ()
     walks: bool = False
-    """Rows are expected in the order of the range: each is searched for where the last was found (see merge_join)."""
+    """Rows are expected in the order of the range: each search starts where the last one ended (see merge_join)."""
     position: int | None = field(default=None, compare=False)
     rows: float | None = field(default=None, compare=False)
     """The estimated number of rows, over all shards; only costs depend on it."""
@@ -59,7 +59,7 @@ class HashJoin(Step):
 
     @property
     def marks(self) -> bool:
-        """Whether entries of the table are marked when they find a partner, and looked at again behind the last row."""
+        """Whether table entries are marked when they find a partner, and visited again after the last row."""
         return self.kind == "full" or (self.build == "left" and self.kind in ("left", "semi", "anti"))
 
     @property
@@ -69,18 +69,17 @@ class HashJoin(Step):
 
     @property
     def needs_places(self) -> bool:
-        """Whether rows of equal numbers in a sorted table are told apart by their places in the input."""
+        """Whether rows of equal numbers in a sorted table are ordered by their position in the input."""
         return False
 
     @property
     def is_open(self) -> bool:
-        """Whether a NULL among the keys of any row may leave an answer open, so that placing rows by keys does not
-        do."""
+        """Whether a NULL key in any row may make an answer NULL, so that placing rows by keys is not enough."""
         return self.kind == "mark" and not all(key.never_null for key in self.keys)
 
     @property
     def keeps_nulls(self) -> bool:
-        """Whether rows of the table with a NULL key are needed for that, and not their number alone."""
+        """Whether that needs the rows of the table with a NULL key, and not only their number."""
         return self.is_open and (len(self.keys) > 1 or self.condition is not None)
 
     @property
@@ -97,12 +96,11 @@ class HashJoin(Step):
 
     @cached_property
     def without_range(self) -> HashJoin:
-        """The same join with its range as a part of the condition: a nested loop, for tables that do not fit memory."""
+        """The same join with its range moved into the condition: a nested loop, for tables that do not fit memory."""
         return replace(self, range=(), condition=conjunction([*self.range, *conjuncts(self.condition)]))
 
     def bounds(self, built: int) -> tuple[Expr, tuple[tuple[str, Expr], ...]]:
-        """The number that the table is sorted by, and what it is compared with: (operator, expression of the other
-        side)."""
+        """The number that the table is sorted by, and its bounds: (operator, expression of the other side)."""
         names = self.inputs[built].schema
         found: list[tuple[Expr, str, Expr]] = []
         for part in self.range:
@@ -111,7 +109,7 @@ class HashJoin(Step):
         return found[0][0], tuple((op, other) for _, op, other in found)
 
     def needed(self, built: int) -> set[str]:
-        """The columns of the built side that are used behind the keys."""
+        """The columns of the built side that are used after the key lookup."""
         used = set(self.condition.columns()) if self.condition is not None else set()
         used |= {c for part in self.range for c in part.columns()}
         return used | {f.name for f in self.schema if f.name in self.inputs[built].schema}
@@ -125,8 +123,8 @@ class HashJoin(Step):
         return (everywhere, ONCE) if self.build == "left" else (ONCE, everywhere)
 
     def _directed(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
-        """What is required where a side was multicast: pairs are in the shards in which the plan lets them meet. A row
-        whose partners decide about itself, and not about pairs alone, must be in one shard."""
+        """The requirement where a side was multicast: the plan decides in which shards pairs meet. A row whose output
+        depends on all its partners must be in one shard."""
         left, right = given
         both = Requirement("directed", shards=right.shards), Requirement("directed", shards=left.shards)
         if not (both[0].met_by(left) and both[1].met_by(right)):

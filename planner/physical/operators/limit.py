@@ -1,4 +1,4 @@
-"""limit: at most so many rows after skipping some, in the order of the input, on one shard."""
+"""limit: at most `count` rows after skipping `offset`, in the order of the input, on one shard."""
 
 from __future__ import annotations
 

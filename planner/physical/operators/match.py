@@ -1,8 +1,8 @@
-"""match: the matches of a row pattern among the rows of one partition, in order; one row for each, or all of their
-rows.
+"""match: the matches of a row pattern within each partition, in order. Gives one row per match, or all rows of the
+matches.
 
 The rows of a partition must be in one shard; without `by` there is one partition, and one shard. `kernels/patterns`
-says what the attributes mean."""
+defines the attributes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """merge_join: pairs of rows with equal keys, of two sides that are in the order of their keys.
 
-One side is kept as a list in the order of its key (it is sorted if it is not). The rows of the other walk along it: a
-row is looked for where the row before was found, and further on. Rows in any other order find their partners too, by
-longer ways. It needs neither a directory nor a hash, which pays for large sides whose keys are far apart, such as
-times."""
+One side is kept as a list sorted by its key. The rows of the other walk along it: each search starts where the previous
+row was found. Rows in any other order find their partners too, but with longer searches. It needs neither a directory
+nor a hash, which pays off for large sides whose keys are far apart, such as times."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class MergeJoin(HashJoin):
 
     @cached_property
     def hashed(self) -> HashJoin:
-        """The same join by a table of keys: for sides that do not fit memory."""
+        """The same join with a hash table, for sides that do not fit memory."""
         return HashJoin(
             self.inputs,
             self.kind,

@@ -1,4 +1,4 @@
-"""recursive, working: rows that are computed from rows of the round before, until a round gives none."""
+"""recursive, working: rows computed from the rows of the previous round, until a round gives none."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Working(Given):
 
 @dataclass(frozen=True)
 class Recursive(Step):
-    """The rows of the first input, then round after round those of the second, in which `working` steps of the same
-    table stand for the rows of the round before. With `distinct=yes` rows that have been there are dropped. Steps of
-    the second input that do not depend on the working table are computed once."""
+    """The rows of the first input, then round after round those of the second. There, `working` steps of the same table
+    stand for the rows of the previous round. With `distinct=yes`, rows that occurred before are dropped. Steps of the
+    second input that do not depend on the working table are computed once."""
 
     table: str = ""
     distinct: bool = False

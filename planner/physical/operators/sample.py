@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample(Step):
-    """A percentage of the rows, decided row by row (bernoulli) or for runs of rows (system) wherever they are; or an
-    exact number or percentage of them (reservoir), on one shard. With `seed` the same rows come again."""
+    """A percentage of the rows, decided per row (bernoulli) or per run of rows (system) in any shard; or an exact
+    number or percentage of them (reservoir), on one shard. The same `seed` gives the same rows."""
 
     method: str = "bernoulli"
     rows: int | None = None

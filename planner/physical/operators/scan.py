@@ -25,22 +25,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scan(Step):
-    """Reads a source. Its rows are in any shard; a filter here only skips: the rows are still filtered after it."""
+    """Reads a source. Its rows are in any shard. The filter only skips parts of the source: the rows are still filtered
+    above."""
 
     table: str = ""
     source: Any = field(default=None, compare=False)
     columns: tuple[str, ...] = ()
     where: Expr | None = None
     ranges: str | None = None
-    """The column of a sorted table whose rows are dealt to shards by ranges of its values."""
+    """The sort column of a table whose rows are dealt to shards by ranges of it."""
     shards: int | None = None
     progress: str | None = None
-    """A time column: parts of the source are read in its order as far as their bounds tell, and steps above hear how
-    far it has come."""
+    """A time column. Parts of the source are read in its order as far as their bounds tell, and steps above learn how
+    far the time has come."""
     filled: tuple[str, ...] = ()
     """Columns that the plan relies on to hold no NULL (planner/logical/null_assumptions.py)."""
     late: bool = False
-    """Whether columns that filters and joins above do not look at are read for the rows that these leave."""
+    """Whether columns that filters and joins above do not use are decoded only for the rows that pass them."""
 
     op = "scan"
     arity = (0, 0)

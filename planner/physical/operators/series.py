@@ -1,4 +1,4 @@
-"""series: numbers or times at equal steps, as a table of their own or for each row of an input."""
+"""series: numbers or times at equal steps, as a separate table or for each row of an input."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Series(Step):
-    """Adds `column`. Without an input the bounds are constants, and the values are made where they are used, on all
-    shards; with `spread=no` on one."""
+    """Adds `column`. Without an input the bounds are constants, and the values are generated on all shards; with
+    `spread=no` on one."""
 
     column: str = ""
     start: Expr = field(kw_only=True)

@@ -1,7 +1,7 @@
-"""snapshot: groups of lifetimes, to one row per group and maximal time in which its results do not change.
+"""snapshot: groups of lifetimes, to one row per group and maximal time span in which its results do not change.
 
-The rows of a group must be in one shard; without `by` there is one group, and one shard. `ends` says what is known of
-the lifetimes, and chooses how the kernel finds the row that ends next: see kernels/operators/snapshot.py."""
+The rows of a group must be in one shard; without `by` there is one group, and one shard. `ends` says what is known
+about the lifetimes, and chooses how the kernel finds the row that ends next: see kernels/operators/snapshot.py."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Snapshot(Step):
         return Schema((*fields, *(Field(name, TIMESTAMP, False) for name in self.span)))
 
     def expressions(self) -> tuple[Expr, ...]:
-        """What is computed of a row: keys, lifetime, and what the aggregates take."""
+        """The expressions over a row: keys, lifetime, and the arguments of the aggregates."""
         given = self.inputs[0].schema
         columns = tuple(Column(name, given[name].type, given[name].nullable) for name in (*self.by, *self.lifetime))
         return (*columns, *(e for _, call in self.aggregates for e in call.expressions()))

@@ -1,5 +1,4 @@
-"""sort: rows in order, on one shard; with `limit` only the first rows are kept, on every shard, and nothing is sorted
-in full."""
+"""sort: rows in order, on one shard. With `limit`, every shard keeps only the first rows, without a full sort."""
 
 from __future__ import annotations
 

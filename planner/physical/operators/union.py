@@ -1,5 +1,5 @@
-"""union: the rows of all inputs, the first input's first; the columns are matched by position and named as the first
-input's."""
+"""union: the rows of all inputs, in the order of the inputs. Columns are matched by position and named as in the first
+input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""window: the rows of the input with columns that window functions compute over the rows of one partition, in order.
+"""window: the input rows with the results of window functions over each partition, in order.
 
 The rows of a partition must be in one shard; without `by` there is one partition, and one shard.
 """

@@ -1,4 +1,4 @@
-"""Mutated files of the compile cache: whatever they hold, the answer is right, and what was changed is not used."""
+"""Mutated files of the compile cache: whatever they hold, the answer is right, and changed files are not used."""
 
 from __future__ import annotations
 

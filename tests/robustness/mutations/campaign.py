@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 SECONDS_PER_CASE = 60.0
-"""A case that takes longer has no end. The first one of a process also waits for what the kind sets up."""
+"""A case that takes longer counts as endless. The first one of a process includes the setup of the kind."""
 
 
 @dataclass

@@ -67,7 +67,7 @@ class Databases:
             if "damaged" not in str(error) and name not in str(error):
                 raise Finding(f"the error does not say that {name} is damaged: {error}") from error
             return "refused"
-        # A journal that was cut behind a commit cannot be told from one that was never longer.
+        # A journal that was cut after a commit looks like one that was never longer.
         if found not in (self.states if name.startswith("journal-") else self.states[-1:]):
             raise Finding(f"other rows than were committed: {found}")
         return "rows" if found == self.states[-1] else "earlier rows"
@@ -77,7 +77,7 @@ class Databases:
 
 
 def _state(db: Any) -> list[Any]:
-    """What the questions give; a question about what is not there, that it is not."""
+    """The answers to the questions; for a question about something missing, that it is missing."""
     from tsql.kernels.expr.errors import BindError
 
     answers: list[Any] = []

@@ -25,7 +25,7 @@ ALIKE = (
     "lower upper trim reverse length md5 ltrim", "abs ceil floor round sqrt ln exp sign",
     "year month day hour week quarter dow epoch",
 )  # fmt: skip
-"""Words that can stand in each other's place: such a change mostly leaves a query that means something else."""
+"""Words that can replace each other: such a change usually gives another valid query."""
 _GROUP_OF = {word.lower(): group.split() for group in ALIKE for word in group.split()}
 CLAUSES = (
     " DISTINCT ", " ALL ", " NULLS FIRST ", " NULLS LAST ", " FILTER (WHERE TRUE) ", " COLLATE NOCASE ", " ORDER BY 1 ",

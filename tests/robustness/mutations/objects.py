@@ -1,5 +1,5 @@
-"""Mutated object code behind a good tag: it is refused, or can be linked. It is not run: what instructions do cannot be
-told."""
+"""Mutated object code with a valid tag: it is refused, or can be linked. It is not run, because its instructions may do
+anything."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.robustness.mutations.kind import Finding, expect_project_errors
 from tests.slt.render import differing_row, render
 
 PATIENCE_SECONDS = 5.0
-"""A plan that takes longer is cancelled: many mutated ones multiply rows. That it then ends is what is tested."""
+"""A plan that takes longer is cancelled: many mutated plans multiply rows. The test is that it then ends."""
 LINES_PER_CHANGE = 3
 
 
@@ -100,7 +100,7 @@ class Plans:
             timer.cancel()
 
     def _difference(self, name: str, found: Any) -> str | None:
-        """How the rows differ from those of the query, as bags. (Of rows that tie at a LIMIT, `check` knows that any
+        """How the rows differ from those of the query, as bags. (`check` knows that any of the rows that tie at a LIMIT
         will do.)"""
         ours, theirs = render(found), render(self.rows[name])
         if ours.types != theirs.types:

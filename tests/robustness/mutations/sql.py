@@ -19,7 +19,7 @@ from tests.slt.render import differing_row, render
 from tests.slt_runner import corpus_files
 
 PATIENCE_SECONDS = 5.0
-"""A query that takes longer is cancelled: many mutated ones multiply tables. That it then ends is what is tested."""
+"""A query that takes longer is cancelled: many mutated queries multiply tables. The test is that it then ends."""
 LARGEST_ROWS = 50_000
 UNDETERMINED = re.compile(
     r"limit|offset|sample|fetch|random|uuid|now|current|today|version|first|last|any_value|arbitrary|mode|nth|list|array|string_agg|"
@@ -28,7 +28,7 @@ UNDETERMINED = re.compile(
     r"getvariable|pivot|qualify",
     re.IGNORECASE,
 )
-"""Where one of these is in a query, another answer may be as good, or is another engine's own affair."""
+"""With one of these in a query, another answer may be equally valid, or is specific to an engine."""
 
 
 class Queries:

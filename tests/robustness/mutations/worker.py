@@ -1,5 +1,4 @@
-"""Runs cases in a process of its own and tells what came of each, a line of JSON at a time; `campaign` reads the
-lines."""
+"""Runs cases in its own process and reports each as a line of JSON; `campaign` reads the lines."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from tests.robustness.mutations.kind import Finding
 
 
 def main(name: str, seed: int, first: int, count: int) -> None:
-    # What libraries print must not reach the one who reads the lines.
+    # Output of libraries must not mix with the lines.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     from tests.robustness.mutations.kinds import KINDS

@@ -1,8 +1,8 @@
-"""Every temporal construct as a query in our dialect beside its reference; `test_constructs.py` runs each over all
-shapes of data.
+"""Every temporal construct as a query in our dialect with its reference; `test_constructs.py` runs each over all shapes
+of data.
 
-A construct that the engine does not take yet is skipped with the engine's message. To add one, write its text and its
-reference here."""
+A construct that the engine does not support yet is skipped with the engine's message. To add one, write its text and
+its reference here."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The band join of seed 004 (figure 4), which takes rows in any order and forgets them as punctuations allow; slow, and
-right about when a row may go.
+"""The band join of seed 004 (figure 4): takes rows in any order and forgets them as punctuations allow. Slow, and right
+about when a row may be dropped.
 
 `ranges` are as in the paper's Q2 and its figure: a left row joins right rows with `left - ranges[1] <= right <= left +
-ranges[0]`. (The sentence before the figure has the two ranges the other way round; with it the figure's purge rule
-would lose rows of a band that is not symmetric.)"""
+ranges[0]`. (The sentence before the figure swaps the two ranges; the figure's purge rule would then lose rows of a band
+that is not symmetric.)"""
 
 from __future__ import annotations
 

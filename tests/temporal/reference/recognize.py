@@ -1,7 +1,7 @@
-"""MATCH_RECOGNIZE by backtracking: tries the ways of a pattern in order of preference and takes the first that every
-row agrees to.
+"""MATCH_RECOGNIZE by backtracking: tries the routes of a pattern in order of preference and takes the first that every
+row satisfies.
 
-Conditions and measures are functions of a `View`, which answers what SQL asks of a match: LAST, FIRST, PREV, NEXT,
+Conditions and measures are functions of a `View`, which answers SQL's questions about a match: LAST, FIRST, PREV, NEXT,
 CLASSIFIER, aggregates."""
 
 from __future__ import annotations

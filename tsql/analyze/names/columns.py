@@ -52,7 +52,7 @@ _TYPES = {
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP",
 }
 _AS_WRITTEN = {"DOUBLE", "TEXT"}
-"""Types whose names are keywords of the grammar, but of none of its rules for types."""
+"""Types whose names are keywords of the grammar but not part of its type rules."""
 _WORDS: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "current_date",
     exp.CurrentTime: "current_time",

@@ -1,4 +1,4 @@
-"""The database and the schema before the name of a table: there is one of each, and another name is an error."""
+"""The database and the schema before the name of a table. There is one of each; any other name is an error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The text of subqueries in the names of result columns, as DuckDB writes it: `(SELECT max(x) FROM a)`.
 
-A mixin of `analyze_names.Namer`, which prints the expressions. What the user left out is said (INNER, AS), joins are in
-parentheses, VALUES is a query of its own, LATERAL is not shown.
+A mixin of `analyze_names.Namer`, which prints the expressions. Omitted words are added (INNER, AS), joins are in
+parentheses, VALUES is a separate query, LATERAL is not shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CLIP JOIN as a plan: each left row ends at the first right row that matches it and starts strictly after it.
 
-Where the condition is equalities of the two sides, starts of both are put in one order and the next right start is
-found in one pass over them. Other conditions are tried on all later right rows."""
+If the condition consists of equalities between the sides, the starts of both sides are sorted together and one pass
+finds the next right start. Other conditions are tested against all later right rows."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def _by_trying(left: TemporalSide, right: TemporalSide, condition: Expr, first: 
 
 
 def _by_order(left: TemporalSide, right: TemporalSide, pairs: Pairs, first: str, names: Names) -> logical.Node:
-    """The left rows with the next right start of their key: backwards in time, it is the last one seen. Of equal times
-    the left ones come first, since a right row must start later."""
+    """The left rows with the next right start of their key. The pass runs backwards in time, so that is the last right
+    start seen. At equal times left rows come first, because a right row must start later."""
     keys = [names.unique("key") for _ in pairs]
     over = [names.unique("key_of") for _ in pairs]
     time, starts = names.unique("at"), names.unique("starts")

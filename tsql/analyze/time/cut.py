@@ -1,7 +1,7 @@
-"""Temporal plans that cut and merge lifetimes, in relational operators: coalescing, the parts of rows that other rows
-cover, the parts that they leave, and levels (running sums over starts and ends). The analyzer's temporal parts call it.
+"""Cuts and merges lifetimes with relational operators: coalescing, the parts of rows that other rows cover, the parts
+that they leave, and levels (running sums over starts and ends). The temporal parts of the analyzer call it.
 
-What is known of a plan column's name is all that matters here: `taken` are names that new columns must not have.
+`taken` are names that new columns must not have.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ UP_TO_ROW = Frame("rows", Bound("unbounded"), Bound("current"))
 
 
 def coalesced(plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterable[str] = ()) -> logical.Node:
-    """Rows with equal `keys` whose lifetimes overlap or touch, made one; the columns are `keys` and those of `life`.
+    """Merges rows with equal `keys` whose lifetimes overlap or touch. The columns are `keys` and those of `life`.
 
-    In the order of starts, a row begins an island if all before it have ended earlier. An island lasts until the last
-    end before the next one begins."""
+    In the order of starts, a row begins an island if all rows before it have ended earlier. An island lasts until the
+    latest end before the next one begins."""
     names = Names((*taken, *plan.schema.names))
     before, last, until = (names.unique(name) for name in ("end_before", "last_end", "next_end"))
     start, end = bounds(life)
@@ -59,8 +59,8 @@ def coalesced(plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterab
 def merged(
     plan: logical.Node, keys: Sequence[str], values: Sequence[str], life: Life, taken: Iterable[str] = ()
 ) -> logical.Node:
-    """Rows with equal `keys` and `values` whose lifetimes touch, made one, where the lifetimes of equal `keys` do not
-    overlap. The columns are `keys`, `values` and those of `life`."""
+    """Merges rows with equal `keys` and `values` whose lifetimes touch. The lifetimes of equal `keys` must not overlap.
+    The columns are `keys`, `values` and those of `life`."""
     names = Names((*taken, *plan.schema.names))
     start, end = bounds(life)
     shown = (*keys, *values)
@@ -105,7 +105,7 @@ def uncovered(
 ) -> tuple[logical.Node, Life]:
     """The maximal parts of each row in which it has no match. `domain` has each value of `keys` that a row has.
 
-    A row at the end of time is added for each of them, so that the time before it is left where nothing matches.
+    A row at the end of time is added for each of these values, so that the time after the last match is included.
     """
     ends = logical.Project(domain, (*kept(domain, keys), (shared.start, INFINITY), (shared.end, INFINITY)))
     spans = logical.Project(matches, (*kept(matches, keys), *kept(matches, shared.columns)))
@@ -125,7 +125,7 @@ def uncovered(
 def _apart(
     plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterable[str]
 ) -> tuple[logical.Node, list[str], Life]:
-    """The plan with names of its own for keys and lifetime."""
+    """The plan with new names for keys and lifetime."""
     names = Names(taken)
     over = [names.unique(f"{key}_of") for key in keys]
     span = Life(names.unique("piece_from"), names.unique("piece_to"))
@@ -165,9 +165,9 @@ def domain_of(plan: logical.Node, keys: Sequence[str]) -> logical.Node:
 def levels(
     plan: logical.Node, keys: Sequence[str], life: Life, values: Sequence[tuple[str, Expr]], taken: Iterable[str]
 ) -> tuple[logical.Node, Life]:
-    """For each value of `keys` and each time between two neighbouring ends of lifetimes, the sums of `values` over the
-    rows alive then, by adding at starts and taking away at ends. The columns are `keys`, `values` and the lifetime;
-    times without rows are among them."""
+    """The sums of `values` over the live rows, for each value of `keys` and each span between two neighbouring ends of
+    lifetimes: added at starts, subtracted at ends. The columns are `keys`, `values` and the lifetime; spans without
+    rows are included."""
     names = Names((*taken, *plan.schema.names, *(name for name, _ in values)))
     time, until = names.unique("at"), names.unique("until")
     life_of = Life(time, until)

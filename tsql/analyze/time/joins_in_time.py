@@ -162,7 +162,7 @@ class _Asof:
         return bool(used) and set(used) <= self.names[side]
 
     def _own_filter(self, part: Expr) -> int | None:
-        """The side of whose rows a condition says which take part; left rows of a left join all do."""
+        """The side that a condition filters by itself; None if there is none. A left join keeps all its left rows."""
         if self._is_of(part, 1):
             return 1
         return 0 if self.kind == "inner" and not set(part.columns()) & self.names[1] else None
@@ -226,8 +226,8 @@ class _Asof:
 
 
 def _in_type(value: Literal, target: Type) -> Literal | None:
-    """A number in the type of what is compared; what is finer than its units is cut off, since no distance is. None:
-    out of range."""
+    """A number in the type of the compared values, or None if it is out of range. Digits finer than the type's unit are
+    cut off, because no distance has them."""
     number: float = value.value / 10**value.type.scale if value.type.is_decimal else value.value
     if target.is_float:
         return Literal(float(number), target)
@@ -248,11 +248,10 @@ def as_of(
     node: exp.Table,
     environment: Any,
 ) -> AnalyzedRelation:
-    """The rows of a table whose period holds the instant of FOR VALID_TIME AS OF: `start <= x AND (end IS NULL OR x <
-    end)`.
+    """The rows of a table whose period contains the instant of FOR VALID_TIME AS OF: `start <= x AND (end IS NULL OR x
+    < end)`.
 
-    x may name columns of the relations before: the relation is then lateral, and the condition becomes that of the
-    join."""
+    x may name columns of preceding relations: the relation is then lateral, and the condition becomes the join's."""
     version: AsOf = node.args["version"]
     if period is None:
         raise without_period(queries, f'"{node.name}"', version)

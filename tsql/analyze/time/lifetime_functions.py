@@ -1,8 +1,8 @@
-"""The lifetime functions in FROM, to plans: LIFETIME, SLIDE, SHIFT, EXTEND, CLIP, CHOP, STITCH, QUANTIZE, POINT_AT_END.
+"""Plans of the lifetime functions in FROM: LIFETIME, SLIDE, SHIFT, EXTEND, CLIP, CHOP, STITCH, QUANTIZE, POINT_AT_END.
 
 `query.py` calls `LifetimeFunctions` for the nodes of `tsql/grammar/time/nodes.py`, and `timed_scan` for tables under
-SEQUENCED VALIDTIME. All but CHOP (a series of pieces) and STITCH (a merge) are projections with a filter for rows that
-are never alive."""
+SEQUENCED VALIDTIME. All but CHOP (a series of pieces) and STITCH (a merge) are projections with a filter that drops
+rows with an empty lifetime."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ class LifetimeFunctions:
         return None if parts is None else length_us(parts)
 
     def _quantized(self, relation: AnalyzedRelation, start: Expr, end: Expr) -> AnalyzedRelation:
-        """Starts to the grid `offset + k * step` below, ends to the grid `offset + size + k * slide` above; a row lives
-        `size` at least."""
+        """Moves starts down to the grid `offset + k * step` and ends up to the grid `offset + size + k * slide`. A row
+        lives at least `size`."""
         slide, offset = self._length("slide"), self._length("offset") or 0
         size, step = self._length("size") or slide, self._length("step") or slide
         at = self.binder.position(self.node)
@@ -180,8 +180,8 @@ class LifetimeFunctions:
 def timed(
     queries: QueryAnalyzer, node: exp.Expr, relation: AnalyzedRelation, environment: Any, taken: Iterable[str] = ()
 ) -> AnalyzedRelation | None:
-    """The relation of a table that says when its rows are valid: by its PERIOD, or as points if it is a stream. None
-    for others. `taken` are names that its lifetime must not have, besides those of the queries around."""
+    """The relation of a table that declares when its rows are valid: by its PERIOD, or as points if it is a stream.
+    None for others. `taken` are names that its lifetime must not have, besides those of enclosing queries."""
     named = (
         isinstance(node, exp.Table)
         and isinstance(node.this, exp.Identifier)

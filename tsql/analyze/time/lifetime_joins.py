@@ -1,8 +1,8 @@
-"""Joins of temporal relations, as plans: pairs are alive while both rows are, and what a row leaves is what no partner
-covers.
+"""Plans of joins of temporal relations. A pair is alive while both rows are. An outer join also keeps the parts of a
+row that no partner covers.
 
 `from_.py` calls `join` where one side has a lifetime, `subquery.py` uses `pieces` for EXISTS. A plain relation beside a
-temporal one is alive always.
+temporal one is always alive.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class TemporalSide:
 
 @dataclass(frozen=True)
 class Matches:
-    """What matches the rows of a plan: `keys` are the plan's columns on which it depends, `domain` has each of their
-    values once, `plan` these values with the lifetimes of what matches them."""
+    """The matches of the rows of a plan. keys: the plan's columns that the match depends on. domain: each of their
+    values once. plan: these values with the lifetimes of their matches."""
 
     keys: tuple[str, ...]
     domain: logical.Node

@@ -1,8 +1,8 @@
-"""Lifetimes as expressions over plan columns: bounds, overlap, what is alive at all, what is alive always.
+"""Lifetimes as expressions over plan columns: bounds, overlap, empty lifetimes, rows that are always alive.
 
-In plans a lifetime is two TIMESTAMP columns without NULLs (`Life`): an open end is infinity, so that an overlap is two
-comparisons, an intersection is `greatest` and `least`, and moving an end needs no case for open ones. Users see NULL
-for it (`analyze_scope.lived`)."""
+In plans a lifetime is two TIMESTAMP columns without NULLs (`Life`). An open end is infinity: an overlap is then two
+comparisons, an intersection is `greatest` and `least`, and open ends need no special case. Users see NULL for it
+(`analyze_scope.lived`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tsql.planner.logical import nodes as logical
 MINUS_INFINITY = Literal(-(2**63 - 1), TIMESTAMP)
 ONE_MICROSECOND = Literal((0, 0, 1), INTERVAL)
 START, END = "alive_from", "alive_to"
-"""How the columns of lifetimes are called in plans."""
+"""The names of lifetime columns in plans."""
 
 
 def bound(name: str) -> Column:
@@ -90,16 +90,16 @@ def always(plan: logical.Node, taken: Iterable[str]) -> tuple[logical.Node, Life
 def relived(
     plan: logical.Node, start: Expr, end: Expr, taken: Iterable[str], counted: bool = False
 ) -> tuple[logical.Node, Life]:
-    """A plan whose rows live from `start` to `end`; rows that are never alive are gone. counted: those whose start is
-    NULL are counted."""
+    """A plan whose rows live from `start` to `end`; rows with an empty lifetime are dropped. counted: rows with a NULL
+    start are counted."""
     life = new_life((*taken, *plan.schema.names))
     plan = logical.Project(plan, (*kept(plan), (life.start, start), (life.end, end)))
     begins = Column(life.start, TIMESTAMP)
     if counted:
         plan = logical.Filter(plan, Call("has_start", (begins,), BOOLEAN))
     if _has_length(start, end):
-        # Nothing else can be wrong with such a lifetime, and of a comparison with constants it is known how much it
-        # drops.
+        # Such a lifetime cannot be empty for another reason, and the selectivity of a comparison with constants is
+        # known.
         alive = Call("and", (Call(">", (begins, MINUS_INFINITY), BOOLEAN), less(begins, INFINITY)), BOOLEAN)
     else:
         alive = less(begins, Column(life.end, TIMESTAMP))

@@ -1,8 +1,8 @@
 """MATCH_RECOGNIZE in FROM: syntax → a `Match` node, and a projection of the measures above it.
 
-The node computes single reads of a match (FIRST, LAST, an aggregate ..); what MEASURES does with them is the
-projection's. The result has the columns of PARTITION BY and the measures, with ALL ROWS PER MATCH the columns of
-PARTITION BY, of ORDER BY, the measures and the rest of the input, as in the standard."""
+The node computes single reads of a match (FIRST, LAST, an aggregate ..); the projection computes MEASURES from them.
+The result has the columns of PARTITION BY and the measures. With ALL ROWS PER MATCH it has the columns of PARTITION BY,
+of ORDER BY, the measures and the rest of the input, as in the standard."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class _Analyzer:
     def _only_matched(
         self, measures: list[tuple[str, Read]], computed: list[tuple[str, Expr]]
     ) -> tuple[list[tuple[str, Read]], list[tuple[str, Expr]]]:
-        """All measures are NULL in rows of no match, also those that are constants or make something of NULLs."""
+        """All measures are NULL in unmatched rows, including constants and expressions that turn NULL into a value."""
         number = next((name for name, read in measures if isinstance(read, MatchNumber)), None)
         if number is None:
             number = self.taken.unique("match_number")

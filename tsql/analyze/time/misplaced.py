@@ -1,4 +1,4 @@
-"""The errors for temporal subqueries that stand where they have no meaning per row, or have clauses without one per
+"""Errors for temporal subqueries in places without a meaning per row, or with clauses without a meaning per
 snapshot."""
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def misplaced(queries: QueryAnalyzer, place: exp.Expr | int | None) -> BindError
 
 
 def cut_short(queries: QueryAnalyzer, node: exp.Query) -> BindError:
-    """LIMIT, OFFSET or FETCH of a temporal query inside of another one: it would cut rows of the whole result, not
-    those of each instant."""
+    """LIMIT, OFFSET or FETCH in a temporal subquery: it would cut rows of the whole result, not of each instant."""
     clause = node.args.get("limit") or node.args["offset"]
     name = "FETCH" if isinstance(clause, exp.Fetch) else "LIMIT" if isinstance(clause, exp.Limit) else "OFFSET"
     message = (

@@ -1,8 +1,7 @@
-"""The one place that refuses constructs of temporal SQL which are parsed but have no plan, and functions of time
-outside of FROM.
+"""Refuses temporal SQL that is parsed but has no plan, and functions of time outside of FROM.
 
-`tsql/analyze/statements.py` calls `check_time` for each statement that has something of time in it. Who gives a
-construct a plan takes it out of `WITHOUT_PLAN`."""
+`tsql/analyze/statements.py` calls `check_time` for each statement with temporal syntax. When a construct gets a plan,
+remove it from `WITHOUT_PLAN`."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from tsql.planner.bind.syntax_nodes import CallNode
 WITHOUT_PLAN: dict[type[exp.Expr], str] = {
     Progressive: "PROGRESSIVE",
 }
-"""What is refused, with the name that the error gives it."""
+"""The refused constructs, with their names in the error."""
 
 
 def refuse(construct: str, node: exp.Expr | None) -> BindError:

@@ -51,7 +51,7 @@ def filter_pieces(select: SelectAnalyzer, where: Expr) -> Expr | None:
 
 
 def refuse_windows(select: SelectAnalyzer) -> None:
-    """Window functions see rows in an order of their own, which means nothing at an instant."""
+    """Refuse window functions: they depend on an order of rows that has no meaning at an instant."""
     if select.life is None:
         return
     position = next((call.position for _, _, call in select.windows.calls if call.position is not None), None)
@@ -76,8 +76,8 @@ def group_lived(select: SelectAnalyzer) -> None:
 class Lived:
     """The select list, DISTINCT and ORDER BY of a SELECT over a temporal relation.
 
-    First come the values and the lifetime; DISTINCT, and a grouping of which not all results are shown, merge rows of
-    equal values; then come valid_from and valid_to where they are named, since they are those of the merged rows."""
+    The values and the lifetime are computed first. DISTINCT, and a grouping that does not show all its results, then
+    merge rows of equal values. valid_from and valid_to come last, because they are those of the merged rows."""
 
     def __init__(self, select: SelectAnalyzer):
         self.select = select
@@ -130,7 +130,7 @@ class Lived:
                 )
 
     def _value(self, expr: Expr, name: str | None = None) -> str:
-        """The plan column of a value; a select item has its own, what only orders may share it."""
+        """The plan column of a value. Each select item has its own column; a sort key may share one."""
         if name is None:
             known = next((column for column, value in self.values if value == expr), None)
             if known is not None:
@@ -152,14 +152,13 @@ class Lived:
         return plan
 
     def _loses_results(self) -> bool:
-        """Whether the rows of a grouping may be equal beside each other because not all of its results are shown as
-        they are."""
+        """Whether neighbouring rows of a grouping may be equal because not all its results are shown unchanged."""
         grouping = self.select.grouping
         shown = {expr.name for _, expr in self.values if isinstance(expr, Column)}
         return grouping.used and any(name not in shown for name in grouping.aggregate_names)
 
     def _hidden_keys(self) -> list[tuple[str, Expr]]:
-        """The keys of a grouping that are not shown: groups stay apart."""
+        """The keys of a grouping that are not shown; they keep groups apart."""
         grouping = self.select.grouping
         if not grouping.used or not self._loses_results():
             return []

@@ -1,4 +1,4 @@
-"""SEQUENCED VALIDTIME, and what becomes of lifetimes where a statement's result leaves the engine."""
+"""SEQUENCED VALIDTIME, and the lifetime columns of a statement's result."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def sequenced(queries: QueryAnalyzer, node: Sequenced, environment: Any, top: bo
 
 
 def finished(relation: AnalyzedRelation, taken: frozenset[str] = frozenset()) -> AnalyzedRelation:
-    """The result of a statement: valid_from and valid_to are columns of it, at the end unless the select list has them
-    (be it by another name)."""
+    """The result of a statement: valid_from and valid_to become columns, at the end unless the select list has them
+    (even under another name)."""
     if relation.life is None:
         return relation
     shown = {name for f in relation.fields for name in (f.name.lower(), f.also)}

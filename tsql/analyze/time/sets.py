@@ -1,8 +1,7 @@
-"""UNION, INTERSECT and EXCEPT of temporal relations, as plans: at each instant they are what they are over the rows
-alive then.
+"""Plans of UNION, INTERSECT and EXCEPT over temporal relations: at each instant they apply to the rows alive then.
 
 Without ALL the result is coalesced. With ALL only the number of equal rows is defined at each instant: the n-th copy of
-a row is there while there are n or more, in maximal pieces."""
+a row exists while there are at least n, in maximal pieces."""
 
 from __future__ import annotations
 
@@ -83,8 +82,8 @@ def _copies(
 def _numbered(
     plan: logical.Node, columns: Sequence[str], span: Life, number: Expr, life: Life, names: Names
 ) -> logical.Node:
-    """The n-th copy of a row for as long as `number` is n or more. It begins where the number rises above n - 1 and
-    ends where it falls below n, so that the work is by how much the number changes, and not how large it is."""
+    """The n-th copy of a row for as long as `number` is at least n. It begins where the number rises above n - 1 and
+    ends where it falls below n. The work depends on how much the number changes, not on how large it is."""
     rows, before, last, copy, until = (
         names.unique(name) for name in ("copies", "copies_before", "last_end", "copy", "copy_end")
     )

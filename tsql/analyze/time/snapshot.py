@@ -1,11 +1,11 @@
-"""A grouping of a temporal relation: one row per group and maximal time in which its results do not change. The
+"""A grouping of a temporal relation: one row per group and maximal time span in which its results do not change. The
 analyzer calls `snapshot` with the Aggregate node that the query would have over a plain relation.
 
-Aggregates that can follow rows that come and go (`is_foldable`: counts, sums, min and max, averages, ..) are one node
-of the plan. If one of them cannot (a median, DISTINCT, string_agg), they are computed for each time between two
-neighbouring starts or ends of their group, over the rows alive then: `by_spans`, whose cost is the number of rows alive
-in all of these. Rows pass joins on that way, which keep no order: where an aggregate depends on it (first, string_agg),
-they are numbered before, in one shard, and the aggregate is ordered by these numbers."""
+Aggregates that can add and remove rows (`is_foldable`: counts, sums, min and max, averages, ..) are one node of the
+plan. If one of them cannot (a median, DISTINCT, string_agg), all are computed for each span between two neighbouring
+starts or ends of their group, over the rows alive then: `by_spans`. Its cost is the number of live rows, summed over
+all spans. The joins on that way keep no order. If an aggregate depends on the order (first, string_agg), the rows are
+numbered before, in one shard, and the aggregate is ordered by these numbers."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def by_spans(
 ) -> tuple[logical.Node, Life]:
     """The aggregates over the rows alive in each span between two neighbouring starts or ends of a group.
 
-    The edges of a group are numbered in the order of time. A row finds the numbers of its start and its end, and is
-    repeated for each number between them: all joins are by equality, and the work is the number of rows alive in all
+    The edges of a group are numbered in time order. A row finds the numbers of its start and its end, and is repeated
+    for each number between them. So all joins are by equality, and the work is the number of live rows summed over all
     spans."""
     names = Names((*taken, *rows.schema.names, *(name for name, _ in calls)))
     time, until, number, span, place = (names.unique(name) for name in ("at", "until", "edge", "span", "place"))
@@ -127,7 +127,8 @@ def _numbered(rows: logical.Node, place: str) -> logical.Node:
 def _in_order(
     rows: logical.Node, keys: Sequence[str], calls: Calls, place: Column, names: Names
 ) -> tuple[logical.Node, Calls]:
-    """The calls that depend on the order of rows as ones that are ordered by place; the rows have what these need."""
+    """Rewrites calls that depend on the order of rows to be ordered by row number; also the rows with the columns they
+    need."""
     found = []
     for name, call in calls:
         if _follows_order(call):
@@ -139,16 +140,16 @@ def _in_order(
 
 
 def _last_key(call: Aggregate, place: Column) -> SortKey:
-    """What decides between rows that an ORDER BY leaves equal: the first in the input is taken, by `last` too, which
-    turns its keys round."""
+    """The last sort key, which breaks ties of an ORDER BY: the first row of the input wins. This holds for `last` too,
+    which reverses its keys."""
     return SortKey(place, descending=bool(call.order) and call.name in ("last", "last_value"))
 
 
 def _first_ones(
     rows: logical.Node, keys: Sequence[str], call: Aggregate, place: Column, copy: str
 ) -> tuple[logical.Node, Aggregate]:
-    """A call of distinct values as one of the first row of each value. Which row of a value is met first is up to the
-    joins."""
+    """Rewrites a call over distinct values to one over the first row of each value. The joins decide which row that
+    is."""
     same = (*columns_of(rows, keys), *call.args, *(() if call.filter is None else (call.filter,)))
     rows = logical.Window(rows, same, (SortKey(place),), ((copy, WindowCall("row_number", (), BIGINT)),))
     is_first = Call("=", (Column(copy, BIGINT, False), Literal(1, BIGINT)), BOOLEAN)

@@ -69,8 +69,8 @@ def _external(
     options: StreamOptions | None,
     temporary: bool,
 ) -> External:
-    """The entry for a list of columns and WITH (..); the files are opened once, to see that they are there and what is
-    in them."""
+    """The entry for a list of columns and WITH (..). The files are opened once, to check that they exist and to read
+    their schema."""
     from tsql.analyze.definitions import definition_of
 
     if options is None:

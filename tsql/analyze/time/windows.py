@@ -1,8 +1,7 @@
-"""Window functions in FROM (TUMBLE, HOP, CUMULATE, SESSION, by time and by count): to a plan and the columns that they
-add.
+"""Window functions in FROM (TUMBLE, HOP, CUMULATE, SESSION, by time and by count): their plan and the columns they add.
 
-TUMBLE is arithmetic on each row, HOP and CUMULATE repeat a row for each window that it is in
-(`planner/logical/overlapping_windows.py`), SESSION and count windows are window functions over the rows of a key
+TUMBLE is arithmetic on each row. HOP and CUMULATE repeat a row for each window that contains it
+(`planner/logical/overlapping_windows.py`). SESSION and count windows are window functions over the rows of a key
 (`kernels/windows/sessions.py`). Rows without a time are in no window."""
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 TIMES = (TIMESTAMP, TIMESTAMPTZ, DATE)
 MOST_ROWS = 2**48
-"""No key has as many rows: windows of more are the same, and numbers of rows can be added to it."""
+"""No key has as many rows, so larger windows are equivalent. Row numbers can be added to it without overflow."""
 
 
 def window_function(queries: QueryAnalyzer, node: WindowFunction, environment: Any) -> ScopeTable:
@@ -104,7 +103,7 @@ class WindowAnalyzer:
         return isinstance(zone, exp.Literal) and zone.name.upper() in ("UTC", "ETC/UTC", "GMT")
 
     def _timed(self) -> Column:
-        """The time of a row as a column of the plan, which is neither NULL nor infinite, and whose windows are within
+        """The time of a row as a plan column. It is neither NULL nor infinite, and all windows of the row are within
         TIMESTAMP."""
         node = self.node.args["time"]
         time = self.binder.bind_typed(node)

@@ -1,6 +1,6 @@
-"""What is known of the arguments of each syntax node of a statement; `planner/bind/clauses.py` is the guard over them.
+"""The known arguments of each syntax node of a statement; `planner/bind/clauses.py` checks statements against them.
 
-A table for each family of nodes: `queries.py`, `relations.py` (FROM), `changes.py` (INSERT, UPDATE, ..),
+There is a table for each family of nodes: `queries.py`, `relations.py` (FROM), `changes.py` (INSERT, UPDATE, ..),
 `definitions.py` (CREATE, DROP, ..), `own.py` (nodes of this dialect). A class that is in no table is refused by its
 name."""
 
@@ -31,5 +31,5 @@ NODES: Table = {kind: clauses for family in FAMILIES.values() for kind, clauses 
 
 
 def check_statement(node: exp.Expr, tokens: Sequence[Token], text: str) -> None:
-    """Refuse a statement that has a clause which nothing reads, at the place of the clause."""
+    """Refuse a statement with a clause that nothing reads; the error points to the clause."""
     check_clauses(node, tokens, text, NODES)

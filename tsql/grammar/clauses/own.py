@@ -1,4 +1,4 @@
-"""The arguments of the nodes of this dialect, which were made for what is in them: all are read."""
+"""The arguments of this dialect's own nodes: all of them are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tsql.planner.bind.clauses import Table, reads
 
 _INPUT = "this partition_by"
 _ALONE = "partition_by"
-"""The parser refuses it: these functions work on each row by itself."""
+"""The parser refuses it: these functions process each row independently."""
 
 STATEMENTS: Table = {
     Explain: reads("this level"),

@@ -33,7 +33,7 @@ _BEHIND_SELECT = {
     "windows": Refusal("WINDOW", "put the query into FROM", "WINDOW stands behind FROM, not behind a whole query"),
 }
 _EMITTED = "emit progressive"
-"""What `tsql/grammar/time/output.py` puts on the query of a statement."""
+"""The arguments that `tsql/grammar/time/output.py` adds to the query of a statement."""
 
 _SET = reads(
     "this expression distinct by_name with_ order limit offset",

@@ -1,1 +1,1 @@
-"""The grammar of statements and clauses, where sqlglot's DuckDB grammar does not do."""
+"""The grammar of statements and clauses, where it differs from sqlglot's DuckDB grammar."""

@@ -1,7 +1,7 @@
 """The grammar of statements that change something: ALTER, CREATE MACRO, transactions; and SUMMARIZE.
 
-What sqlglot parses well (INSERT, UPDATE, DELETE, COPY, CREATE TABLE) is left to it. `tsql/grammar/parser/statements.py`
-mixes this in."""
+sqlglot parses the others (INSERT, UPDATE, DELETE, COPY, CREATE TABLE). `tsql/grammar/parser/statements.py` mixes this
+in."""
 
 from __future__ import annotations
 

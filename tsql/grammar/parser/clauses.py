@@ -1,5 +1,5 @@
-"""The grammar of clauses, where sqlglot takes what DuckDB refuses or leaves out what it takes: their order, LIMIT and
-OFFSET, names behind AS and OVER, UPDATE, DELETE and INSERT. `tsql/grammar/parser/statements.py` mixes this in."""
+"""The grammar of clauses, where sqlglot accepts what DuckDB refuses or refuses what DuckDB accepts: their order, LIMIT
+and OFFSET, names after AS and OVER, UPDATE, DELETE and INSERT. `tsql/grammar/parser/statements.py` mixes this in."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tsql.kernels.expr.keywords import RESERVED
 from tsql.planner.bind.syntax import ExpressionParser
 
 _CLAUSE_ORDER = {"where": 0, "group": 1, "having": 2, "qualify": 3, "order": 4, "limit": 5, "offset": 5}
-"""Where a clause stands in a query."""
+"""The position of each clause in a query."""
 _OPERANDS = (TokenType.NUMBER, TokenType.L_PAREN, TokenType.PLACEHOLDER, TokenType.PARAMETER)
 _NO_NAMES = RESERVED - {"as"} | {
     "anti", "asof", "at", "authorization", "by", "collation", "concurrently", "cross", "freeze", "full", "glob",
     "ilike", "inner", "is", "join", "left", "like", "natural", "outer", "overlaps", "positional", "right", "semi",
     "similar", "tablesample", "verbose",
 }  # fmt: skip
-"""Words that are no names without AS or quotes; all but those of RESERVED can be names of functions (DuckDB's
+"""Words that cannot be names without AS or quotes. All but those of RESERVED can be function names (DuckDB's
 `duckdb_keywords()`)."""
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 
@@ -249,7 +249,7 @@ class ClauseParser(TimeParser):
             self.raise_error("Expected SET and what is set")
 
     def _parse_unique(self) -> exp.UniqueColumnConstraint:
-        """UNIQUE; NULLS DISTINCT is what it means if nothing is said."""
+        """UNIQUE; NULLS DISTINCT is the default."""
         self._take("NULLS", "DISTINCT")
         return super()._parse_unique()
 

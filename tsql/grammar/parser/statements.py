@@ -1,7 +1,7 @@
 """The grammar of statements on top of the expression grammar (`planner/bind/syntax.py`): only what sqlglot lacks.
 
-`parse` turns a text into statements with their places; a statement that sqlglot would keep as an opaque command is an
-error here. The added statements are the node classes below; `tsql/grammar/generator.py` prints them.
+`parse` turns a text into statements with their positions. A statement that sqlglot would keep as an opaque command is
+an error here. The node classes below are the added statements; `tsql/grammar/generator.py` prints them.
 """
 
 from __future__ import annotations
@@ -112,8 +112,7 @@ class TemporalParser(
         return self._query_or_create()
 
     def _parse_join(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        """A comma in FROM is a join too; it is marked, since `a JOIN b` without a condition looks the same in the
-        tree."""
+        """A comma in FROM is a join too. It is marked, because `a JOIN b` without a condition gives the same tree."""
         is_comma = self._curr is not None and self._curr.token_type == TokenType.COMMA
         node = super()._parse_join(*args, **kwargs)
         if node is not None and is_comma:
@@ -121,8 +120,8 @@ class TemporalParser(
         return node
 
     def _parse_query_modifiers(self, this):  # type: ignore[no-untyped-def]
-        """`FROM a JOIN b ..` with nothing or SELECT behind it: sqlglot hangs the joins on `a`, here they are the
-        query's."""
+        """`FROM a JOIN b ..` with nothing or SELECT after it: sqlglot attaches the joins to `a`, here they belong to
+        the query."""
         node = super()._parse_query_modifiers(this)
         first = node.args["from_"].this if isinstance(node, exp.Select) and node.args.get("from_") is not None else None
         if first is not None and first.args.get("joins") and not node.args.get("joins"):

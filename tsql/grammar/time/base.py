@@ -1,7 +1,7 @@
-"""What the parts of the temporal grammar share: looking ahead, errors with a fix, and where a word is no alias.
+"""Shared by the parts of the temporal grammar: lookahead, errors with a fix, and words that are not aliases.
 
-Errors are raised as our own ParseError at once: sqlglot's would be swallowed where it tries a relation (behind a comma,
-say)."""
+Errors are raised as our own ParseError: sqlglot would swallow its own while it tries to parse a relation (after a
+comma, for example)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CLAUSES = {
     "TOLERANCE": ("INTERVAL",),
     "WITHIN": ("INTERVAL",),
 }
-"""Words that start a clause before one of these, and are names elsewhere."""
+"""Words that start a clause if one of these follows, and are names otherwise."""
 
 
 class TimeParser(ExpressionParser):
@@ -39,8 +39,8 @@ class TimeParser(ExpressionParser):
         self._marks_in_patterns = 0
 
     def _parse(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        """As sqlglot's; a statement with something of time in it has `meta["time"]`, so that no other one is searched
-        for it."""
+        """As sqlglot's. A statement with temporal syntax gets `meta["time"]`, so that others need not be searched for
+        it."""
         found = super()._parse(*args, **kwargs)
         if self._has_time:
             for node in found:
@@ -117,7 +117,7 @@ class TimeParser(ExpressionParser):
         return found
 
     def _depth(self) -> int:
-        """Parentheses that are open here."""
+        """The number of open parentheses here."""
         kinds = [token.token_type for token in self._tokens[: self._index]]
         return kinds.count(TokenType.L_PAREN) - kinds.count(TokenType.R_PAREN)
 

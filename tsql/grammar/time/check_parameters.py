@@ -1,5 +1,5 @@
-"""Arguments of a function of time that cannot be right whatever the table is; `functions.py` calls `check_function`,
-and `query.py` calls `check_parameters`, since a parameter has a type then but a value only when the query runs."""
+"""Checks arguments of functions of time that are wrong for any table. `functions.py` calls `check_function`. `query.py`
+calls `check_parameters`: a parameter then has a type, but gets its value only when the query runs."""
 
 from __future__ import annotations
 
@@ -145,15 +145,16 @@ def check_interval(parser: TimeParser, value: exp.Expr, place: str, at: Token, k
 
 
 _PLANNED = {"length": "INTERVAL '10 minutes'", "offset": "INTERVAL '10 minutes'", "count": "100", "text": "'UTC'"}
-"""The kinds of arguments on which the plan depends, with an example. One plan serves all values of a parameter."""
+"""The kinds of arguments that the plan depends on, with an example. They cannot be parameters: one plan serves all
+values."""
 
 _LEAST = {"growth": ("<", "cannot be negative"), "duration": ("<=", "must be more than zero")}
 
 
 def check_parameters(queries: QueryAnalyzer, node: TimeFunction) -> TimeFunction:
-    """The function with those arguments checked when the query runs that depend on `$1` alone. As literals the same
-    values are refused by `check_interval`; unchecked, EXTEND by a negative interval would shorten lifetimes without a
-    word."""
+    """The function, with run-time checks for arguments that depend only on a parameter such as `$1`. `check_interval`
+    refuses the same values as literals. Without the check, EXTEND by a negative interval would silently shorten
+    lifetimes."""
     for parameter in PARAMETERS[type(node)]:
         value = node.args.get(parameter.name)
         if value is None or value.find(exp.Placeholder) is None or value.find(exp.Column, exp.Query) is not None:

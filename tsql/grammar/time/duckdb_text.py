@@ -1,9 +1,9 @@
-"""The DuckDB text of temporal SQL, for the oracle: each construct as plain SQL that gives its rows.
+"""The DuckDB text of temporal SQL, for the oracle: each construct as plain SQL that gives the same rows.
 
-Windows are `time_bucket` with the epoch as its origin, sessions and count windows are window functions (OVER), ASOF
-with TOLERANCE is a lateral join, AS OF a condition. EMIT and PROGRESSIVE are left out: they never say what the result
-is. What DuckDB cannot say raises sqlglot's UnsupportedError with the name of the construct. Helper columns begin with
-two underscores."""
+Windows use `time_bucket` with the epoch as origin, sessions and count windows are window functions (OVER), ASOF with
+TOLERANCE is a lateral join, AS OF a condition. EMIT and PROGRESSIVE are dropped: they never change the result. A
+construct that DuckDB cannot express raises sqlglot's UnsupportedError with its name. Helper columns begin with two
+underscores."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     TUMBLE(bids PARTITION BY auction, ts, INTERVAL '10 minutes')
     TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
 
-Outside of FROM these names are ordinary ones. What can be known of the arguments without a catalog is checked in
-`check_parameters.py`."""
+Outside of FROM these are ordinary names. `check_parameters.py` checks what can be known about the arguments without a
+catalog."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Parts = tuple[int, int, int]
 
 DAY_US = 86_400_000_000
 LONGEST_US = 2**62
-"""A length with which the arithmetic of windows stays within 64 bits: 146 thousand years."""
+"""The longest interval with which window arithmetic stays within 64 bits: 146 thousand years."""
 
 
 def constant_interval(node: exp.Expr | None) -> Parts | None:

@@ -1,4 +1,4 @@
-"""The parameters of the functions of time: their names, their order, what they take, and how they go together."""
+"""The parameters of the functions of time: their names, order, kinds, and valid combinations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Our canonical text of the nodes of temporal SQL; it reads back to an equal tree. `tsql/grammar/generator.py` mixes
-`TimeGenerator` in.
+"""Our canonical text of temporal SQL; it reads back to an equal tree. `tsql/grammar/generator.py` mixes `TimeGenerator`
+in.
 
-The table and the time of a function stand first, every other argument is named; Flink's spelling comes out as ours, FOR
+The table and the time of a function come first, every other argument is named. Flink's spelling is printed as ours, FOR
 SYSTEM_TIME as FOR VALID_TIME."""
 
 from __future__ import annotations
