@@ -59,7 +59,7 @@ def events(
     seed: int = 7,
     shuffled: bool = False,
 ) -> pa.Table:
-    """The whole table. `shuffled` gives the same rows in a random order, so the same answers."""
+    """The whole table. `shuffled` has the same rows in random order, so the same answers."""
     table = pa.concat_tables(chunks(rows, ads, users, per_second, seed)) if rows else SCHEMA.empty_table()
     return _mixed(table, seed) if shuffled else table
 
@@ -67,15 +67,15 @@ def events(
 def chunks(
     rows: int, ads: int = 10_000, users: int = 1_000_000, per_second: int = 100_000, seed: int = 7
 ) -> Iterator[pa.Table]:
-    """The table in order of time, a part at a time. Each column of each part has its own seed: the first rows do not
-    depend on how many follow."""
+    """The table in time order, one part at a time. Each column of each part has its own seed, so the first rows do not
+    depend on the total number."""
     for number, first in enumerate(range(0, rows, CHUNK_ROWS)):
         count = min(CHUNK_ROWS, rows - first)
 
         def drawn(column: int, low: int, high: int, count: int = count, number: int = number) -> np.ndarray:
             return np.random.default_rng([seed, number, column]).integers(low, high, count)
 
-        # One event per tick with a random delay of less than a tick: in order, and times repeat only if a tick is a
+        # One event per tick with a random delay of less than a tick: times are in order, and repeat only if a tick is a
         # microsecond.
         tick = max(1_000_000 // per_second, 1)
         columns = {
@@ -99,7 +99,7 @@ def campaigns(ads: int = 10_000) -> pa.Table:
 
 
 def write(folder: Path, rows: int, **options: int) -> dict[str, Path]:
-    """The three tables as Parquet files in `folder`; their paths by name."""
+    """Write the three tables as Parquet files in `folder`, and return their paths by name."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{name}.parquet" for name in ("ads", "ads_shuffled", "campaigns")}
     table = events(rows, **options)

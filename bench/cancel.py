@@ -2,10 +2,10 @@
 
     python -m bench.cancel [--threads 2] [--after 0.1] [--runs 3] [--only TEXT]
 
-The promise is 100 ms on an idle machine. A thread runs the query, another cancels it `--after` seconds later; shown are
-the milliseconds until the caller was let go, and those that the process computed in between (the median of the runs).
-A query that fails otherwise, or a session that answers wrongly afterwards, ends the benchmark.
-tests/robustness/test_cancel.py checks with the same queries that they end at all."""
+The limit is 100 ms on an idle machine. One thread runs the query, another cancels it `--after` seconds later. Shown are
+the milliseconds until the caller was released, and the processor time in between (medians of the runs). A query that
+fails in another way, or a session that answers wrongly afterwards, ends the benchmark.
+tests/robustness/test_cancel.py uses the same queries to check that they end at all."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def register(db: tsql.Session, table: pa.Table, folder: Path) -> None:
 
 
 def cancelled(db: tsql.Session, sql: str, after: float) -> tuple[float, float] | None:
-    """Seconds on the clock and of the processor from the cancellation to the end; None: the query was done before."""
+    """Wall-clock and processor seconds from the cancellation to the end; None if the query had already finished."""
     relation = db.sql(sql)
     ended: list[tuple[float, float]] = []
     errors: list[BaseException] = []

@@ -1,10 +1,10 @@
 """What a query costs before it runs: cold (empty caches), from the disk cache, and dispatch of one that is cached in
 memory.
 
-`measure` starts this module in fresh processes; each prints one line of JSON. What a first run takes beyond a warm run
-of the same query over the same small table is parsing, planning and compiling; the imports are not counted. The warm
-runs of this project are executions, as the first run is one; `.arrow()` would repeat the calls of a recorded
-run, which takes less."""
+`measure` starts this module in fresh processes; each prints one line of JSON. The difference between a first and a warm
+run of the same query over the same small table is parsing, planning and compiling; imports are not counted. The warm
+runs of this project are full executions, like the first run: `.arrow()` would repeat the calls of a recorded run, which
+is faster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 SCALE = 0.01
-"""Small data, so that the noise of running does not hide the cost of getting there."""
+"""Small data, so that the noise of running does not hide the cost of preparation."""
 
 
 def in_process(engine_name: str, path: Path, sql: str) -> dict[str, float]:
@@ -46,8 +46,8 @@ def _milliseconds(call: Callable[[], object]) -> float:
 
 
 def measure(engine_name: str, path: Path, sql: str, repeats: int) -> dict[str, list[dict[str, float]]]:
-    """`cold` and `disk` measurements, each `repeats` times: a process with an empty cache folder, then one that finds
-    it filled."""
+    """`cold` and `disk` measurements, each `repeats` times: a process with an empty cache folder, then one with a
+    filled folder."""
     found: dict[str, list[dict[str, float]]] = {"cold": [], "disk": []}
     for _ in range(repeats):
         with tempfile.TemporaryDirectory(prefix="tsql-cold-") as cache:

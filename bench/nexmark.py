@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 START_US = 1_436_918_400_000_000
 """The time of the first event, 2015-07-15 00:00:00, as in the original."""
 PERSONS, AUCTIONS, EVENTS = 1, 3, 50
-"""Of every 50 events the first is a person, the next three are auctions, the others bids."""
+"""Of every 50 events, the first is a person, the next three are auctions, and the rest are bids."""
 FIRST_ID = 1_000
 FIRST_CATEGORY, CATEGORIES = 10, 5
 IN_FLIGHT = 100
-"""Bids go to one of so many latest auctions, and sellers and bidders are among ten times as many latest persons."""
+"""Bids go to one of this many latest auctions. Sellers and bidders are among ten times as many latest persons."""
 HOT = 100
-"""A hot auction, seller or bidder has a number that is a multiple of this; half of the bids and three quarters of
+"""Hot auctions, sellers and bidders have numbers that are multiples of this. Half of the bids and three quarters of the
 sellers and bidders are hot."""
 
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
@@ -55,7 +55,7 @@ NUMBERS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 22
 
 @dataclass(frozen=True)
 class Query:
-    """A query in our dialect and what DuckDB is asked instead."""
+    """A query in our dialect, and its text for DuckDB."""
 
     name: str
     sql: str
@@ -63,7 +63,7 @@ class Query:
 
     @property
     def plain(self) -> bool:
-        """Whether it is plain SQL, the same for both."""
+        """Whether it is plain SQL, the same text for both."""
         return self.sql == self.oracle
 
 
@@ -133,7 +133,7 @@ def _persons(numbers: np.ndarray, times: np.ndarray, random: np.random.Generator
 def _auctions(numbers: np.ndarray, times: np.ndarray, per_second: int, random: np.random.Generator) -> pa.Table:
     count = len(numbers)
     first_bid = _prices(random, count)
-    # On average an auction is open until as many others as are in flight have come.
+    # On average an auction is open until as many others as are in flight have started.
     horizon = IN_FLIGHT * EVENTS // AUCTIONS * 1_000_000 // per_second
     return pa.table(
         {
@@ -189,7 +189,7 @@ def _auction_of(numbers: np.ndarray) -> np.ndarray:
 
 
 def _person(numbers: np.ndarray, random: np.random.Generator, hot_offset: int = 0) -> np.ndarray:
-    """The id of a person who is there at the event: hot ones three times of four."""
+    """The id of a person who exists at the event: a hot one three times out of four."""
     latest = numbers // EVENTS
     hot = np.minimum(latest // HOT * HOT + hot_offset, latest)
     cold = np.maximum(latest - random.integers(0, 10 * IN_FLIGHT, len(numbers)), 0)
@@ -197,7 +197,7 @@ def _person(numbers: np.ndarray, random: np.random.Generator, hot_offset: int = 
 
 
 def _prices(random: np.random.Generator, count: int) -> np.ndarray:
-    """Cents, from 1 to a million units, evenly by their logarithm."""
+    """Prices in cents, from 1 to a million units, distributed evenly by logarithm."""
     return np.rint(10 ** (random.random(count) * 6) * 100).astype(np.int64)
 
 

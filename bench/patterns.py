@@ -3,10 +3,9 @@ there is one.
 
     python -m bench.patterns [--rows 5000000] [--runs 5] [--only TEXT]
 
-DuckDB has no MATCH_RECOGNIZE: what it runs says the same with LAG and LEAD, where that can be said. Both engines hold
-the same table in this one process, aggregate the matches, and take turns. An answer that differs ends the benchmark
-before anything is timed. Sorting the rows by key and time is most of the work; the line "lag" is that and a plain
-window function."""
+DuckDB has no MATCH_RECOGNIZE: it runs an equivalent with LAG and LEAD, if there is one. Both engines hold the same
+table in this one process, aggregate the matches, and take turns. A different answer ends the benchmark before anything
+is timed. Sorting the rows by key and time is most of the work; the line "lag" is that and a plain window function."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ MOVES = "DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)"
 
 @dataclass(frozen=True)
 class Case:
-    """A query, and what DuckDB runs instead (None: nothing says it)."""
+    """A query, and its equivalent in DuckDB (None: there is none)."""
 
     name: str
     sql: str

@@ -3,8 +3,8 @@ before it runs.
 
     python -m bench.single_table [--scale 1] [--runs 9] [--json FILE] [--markdown FILE] [--engines tsql,duckdb]
 
-Both engines hold the same tables in this one process, give their whole answer as an Arrow table, and take turns. An
-answer that differs ends the benchmark before anything is timed. `docs/benchmarks.md` holds a table made by it.
+Both engines hold the same tables in this one process, return their whole answer as an Arrow table, and take turns. A
+different answer ends the benchmark before anything is timed. `docs/benchmarks.md` holds a table made by it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MEMORY_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Case:
-    """A query, whether its rows come in an order, and how many times faster than DuckDB it should be."""
+    """A query, whether its rows are ordered, and its target speedup over DuckDB."""
 
     name: str
     sql: str
@@ -93,7 +93,7 @@ def file_cases(path: Path) -> list[Case]:
 
 
 def check(engines: dict[str, Engine], cases: list[Case]) -> None:
-    """Every engine gives the same answer to every case, or SystemExit says which does not."""
+    """Check that every engine gives the same answer to every case. SystemExit names one that does not."""
     for case in cases:
         first, *others = engines.items()
         expected = first[1].run(case.sql)
@@ -125,8 +125,8 @@ def compare(title: str, engines: dict[str, Engine], cases: list[Case], runs: int
 
 
 def scaling(names: list[str], path: Path, scale: float, runs: int) -> Section:
-    """One thread against two, for each engine by itself; each number of threads has a process of its own, in which the
-    table is once."""
+    """One thread against two, for each engine by itself. Each number of threads has its own process, in which the table
+    is loaded once."""
     section = Section("Two threads against one, in memory", list(ONE_AND_TWO), "times faster")
     for name in names:
         with Worker(name, 1) as one, Worker(name, 2) as two:
@@ -157,13 +157,14 @@ def _speedup(name: str, times: dict[str, Times], aim: float | None = None) -> Ro
 
 
 def reading_memory(runs: int) -> Row:
-    """What the machine gives at this hour to a query that reads its columns and does little else: a sum over memory."""
+    """The current memory bandwidth available to a query that reads its columns and does little else: a sum over
+    memory."""
     halves = np.array_split(np.ones(MEMORY_BYTES // 8, np.int64), 2)
     return _speedup(f"a sum over {MEMORY_BYTES >> 20} MiB, numpy", _at_once(np.sum, halves, runs))
 
 
 def computing(runs: int) -> Row:
-    """What it gives to work that reads next to no memory: digests of digests."""
+    """The current speed of work that reads almost no memory: digests of digests."""
     return _speedup(
         "PBKDF2 with SHA-256, twice 20,000 rounds, hashlib",
         _at_once(partial(pbkdf2_hmac, "sha256", b"", iterations=20_000), [b"1", b"2"], runs),
@@ -171,14 +172,14 @@ def computing(runs: int) -> Row:
 
 
 def _at_once(work: Callable[[Any], object], parts: Sequence[Any], runs: int) -> dict[str, Times]:
-    """Work on two parts, one after the other and both at once; it must let go of the interpreter."""
+    """Work on two parts, one after the other and both at once. The work must release the GIL."""
     with ThreadPoolExecutor(2) as pool:
         calls = (lambda: list(map(work, parts)), lambda: list(pool.map(work, parts)))
         return interleaved(dict(zip(ONE_AND_TWO, calls)), runs, least_ms=500)
 
 
 def before_running(names: list[str], repeats: int) -> Section:
-    """What Q1 costs before it runs, cold and from the disk cache, and the dispatch of a query that is cached."""
+    """The cost of Q1 before it runs, cold and from the disk cache, and the dispatch time of a cached query."""
     section = Section("Before the first row: parse, plan, compile", names, "tsql, ms")
     path = tables(cold.SCALE)["lineitem"]
     found = {name: cold.measure(name, path, query(1), repeats) for name in names}
@@ -202,7 +203,7 @@ def before_running(names: list[str], repeats: int) -> Section:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark; exit code 0 also where an aim is not met, since a slow machine is not a failure."""
+    """Run the benchmark. The exit code is 0 even if a target is missed, since a slow machine is not a failure."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.single_table", description="Queries over one table against DuckDB"
     )

@@ -3,9 +3,9 @@
     python -m bench.startup [--repeats N] [--markdown] [--only TEXT]
     python -m bench.startup --imports "SELECT 1" [--slowest N]
 
-Byte code and the caches on disk are warm: each command runs twice before it is measured. User and system time are added
-(`getrusage` of children), so that other work on the machine disturbs little; the commands take turns, and the median is
-shown. `--imports` lists the slowest imports of one query (`python -X importtime`), by themselves and with what they
+Byte code and disk caches are warm: each command runs twice before it is measured. The sum of user and system time is
+measured (`getrusage` of children), so other work on the machine has little effect. The commands take turns, and the
+median is shown. `--imports` lists the slowest imports of one query (`python -X importtime`), alone and with what they
 import."""
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from pathlib import Path
 ROWS = 100_000
 FILE = "rows.parquet"
 QUERY = f"SELECT g, sum(x) AS total, count(*) AS n FROM '{FILE}' WHERE s <> '7' GROUP BY g ORDER BY g"
-"""A filter over strings, groups, a sort: what a look at a file is like."""
+"""A filter on strings, groups and a sort: a typical first look at a file."""
 
 
 @dataclass
 class Case:
-    """A command, what it must print, and the seconds that it took, run by run."""
+    """A command, its expected output, and the seconds of each run."""
 
     name: str
     command: list[str]
@@ -47,7 +47,7 @@ class Case:
 
 
 def cases(answer: list[tuple[object, ...]]) -> list[Case]:
-    """What is measured. `answer`: the rows of the query over the file."""
+    """The measured commands. `answer`: the rows of the query over the file."""
 
     def python(text: str) -> list[str]:
         return [sys.executable, "-c", text]
@@ -101,7 +101,7 @@ def cases(answer: list[tuple[object, ...]]) -> list[Case]:
 
 
 def make_file(folder: Path) -> list[tuple[object, ...]]:
-    """Write the Parquet file and return the rows that the query over it gives, computed here."""
+    """Write the Parquet file and return the expected rows of the query over it, computed here."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -119,13 +119,13 @@ def make_file(folder: Path) -> list[tuple[object, ...]]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """That of this process, with a cache of its own, and with byte code, which tests may leave out."""
+    """This process's environment, with its own cache folder, and with byte code, which tests may disable."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "80"}
 
 
 def run(case: Case, folder: Path) -> float:
-    """Processor seconds of one process; its output is checked."""
+    """The processor seconds of one process. Its output is checked."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(case.command, cwd=folder, env=environment(folder), capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -137,7 +137,7 @@ def run(case: Case, folder: Path) -> float:
 
 
 def measure(chosen: list[Case], folder: Path, repeats: int) -> None:
-    """Run the cases in turns."""
+    """Run the cases in turn."""
     for case in chosen:
         for _ in range(2):
             run(case, folder)
@@ -147,7 +147,7 @@ def measure(chosen: list[Case], folder: Path, repeats: int) -> None:
 
 
 def table(chosen: list[Case], markdown: bool) -> str:
-    """Seconds of each case: the median, the least, and what is aimed at."""
+    """The seconds of each case: median, minimum and target."""
     rows = [("process", "processor s", "least", "aim")]
     rows += [
         (case.name, f"{case.median:.3f}", f"{min(case.seconds):.3f}", "" if case.aim is None else f"{case.aim:.2f}")
@@ -164,7 +164,7 @@ _LINE = re.compile(r"import time:\s+(\d+) \|\s+(\d+) \| (\s*)(\S+)")
 
 
 def imports(sql: str, folder: Path, slowest: int) -> str:
-    """What the imports of one query cost, in milliseconds; of the second run, which finds everything warm."""
+    """The cost of one query's imports in milliseconds, in the second run, when all caches are warm."""
     code = "import sys, tsql; tsql.connect().sql(sys.argv[1]).fetchall()"
     for _ in range(3):
         done = subprocess.run(
@@ -206,7 +206,7 @@ def imports(sql: str, folder: Path, slowest: int) -> str:
 
 
 def main() -> int:
-    """Measure, or list the imports; 1 if an aim is missed."""
+    """Measure, or list the imports. Returns 1 if a target is missed."""
     parser = argparse.ArgumentParser(prog="bench.startup", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=9, metavar="N", help="runs of each command (default: 9)")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")

@@ -3,10 +3,10 @@
     python -m bench.temporal [--rows 20000000] [--runs 5] [--engines tsql,duckdb,polars] [--only TEXT] [--skip TEXT]
     [--json FILE] [--markdown FILE]
 
-All engines hold the same tables in this one process (Spark beside it), give their whole answer as an Arrow table, and
-take turns. Before anything is timed the answers are compared, first over a sample and then over all rows; one that
-differs ends the benchmark. A query that our engine does not take is shown as refused, and the others are measured.
-`docs/benchmarks.md` holds tables made by it."""
+All engines hold the same tables in this one process (Spark in another), return their whole answer as an Arrow table,
+and take turns. The answers are compared before anything is timed, first over a sample and then over all rows. A
+different answer ends the benchmark. A query that our engine does not support is shown as refused, and the others are
+measured. `docs/benchmarks.md` holds tables made by it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ THREADS = 2
 SAMPLE_ROWS = 200_000
 ENGINES: dict[str, Callable[[int], Any]] = {"tsql": Tsql, "duckdb": DuckDB, "polars": Polars, "spark": Spark}
 REFUSALS = (tsql.ParseError, tsql.BindError, tsql.PlanError)
-"""What our engine raises for a text that it does not know; any other error ends the benchmark."""
+"""What our engine raises for unsupported queries. Any other error ends the benchmark."""
 
 
 class Bench:
-    """Some engines with the tables of one size; tables are loaded when a case first asks for them."""
+    """Some engines with the tables of one size. Tables are loaded when a case first needs them."""
 
     def __init__(self, names: Iterable[str], rows: int):
         self.rows = rows
@@ -53,7 +53,7 @@ class Bench:
         self.loaded: set[str] = set()
 
     def work(self, case: Case) -> dict[str, Callable[[], pa.Table]]:
-        """What each engine does for a case; an engine that has no text for it is left out."""
+        """The function that each engine runs for a case. Engines without a text for it are left out."""
         for table in case.tables:
             if table not in self.loaded:
                 for engine in self.engines.values():
@@ -68,7 +68,7 @@ class Bench:
 
 @dataclass
 class Checked:
-    """A case whose answers agree: what can be timed, and why our engine takes no part if it does not."""
+    """A case whose answers agree: what can be timed, and why our engine is not part of it, if so."""
 
     case: Case
     work: dict[str, Callable[[], pa.Table]]
@@ -85,7 +85,8 @@ def _call(engine: Any, case: Case) -> Callable[[], pa.Table] | None:
 
 
 def check(bench: Bench, case: Case) -> Checked:
-    """Every engine gives the same answer, or SystemExit says which does not. A refusal of ours is not an answer."""
+    """Check that every engine gives the same answer. SystemExit names one that does not. A refusal of ours is not an
+    answer."""
     work = bench.work(case)
     checked = Checked(case, work)
     first: tuple[str, pa.Table] | None = None
@@ -106,8 +107,7 @@ def check(bench: Bench, case: Case) -> Checked:
 
 
 def comparable(answer: pa.Table) -> pa.Table:
-    """The same numbers and times in the same types: engines differ in how wide a sum is and whether a time has a
-    zone."""
+    """The same numbers and times in the same types: engines differ in the width of sums and in time zones."""
     columns = []
     for column in answer.columns:
         if pa.types.is_integer(column.type) or (pa.types.is_decimal(column.type) and column.type.scale == 0):
@@ -119,8 +119,8 @@ def comparable(answer: pa.Table) -> pa.Table:
 
 
 def compare(title: str, bench: Bench, cases: Iterable[Case], runs: int) -> Section:
-    """Time the cases on all engines. The number that counts is the least of (ratio to a peer) / (aim for it): 1 or more
-    is met."""
+    """Time the cases on all engines. The main number is the minimum of (ratio to a peer) / (target for it): 1 or more
+    meets the target."""
     section = Section(title, [*(f"{name}" for name in bench.engines), "peers over tsql"], "share of the aim")
     for case in cases:
         checked = check(bench, case)
@@ -149,7 +149,7 @@ def compare(title: str, bench: Bench, cases: Iterable[Case], runs: int) -> Secti
 def against_itself(
     title: str, bench: Bench, pairs: Iterable[tuple[Case, Case]], runs: int, limit: float, same_answer: bool
 ) -> Section:
-    """Each engine by itself: how many times longer the second query takes than the first. The aim is for ours."""
+    """Each engine by itself: how many times longer the second query takes than the first. The target is for ours."""
     section = Section(title, ["first", "second"], "times longer")
     for before, after in pairs:
         one, other = check(bench, before), check(bench, after)
@@ -197,7 +197,7 @@ def _chosen(cases: Iterable[Case], only: str, skip: str | None = None) -> list[C
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark; exit code 0 also where an aim is not met, since a slow machine is not a failure."""
+    """Run the benchmark. The exit code is 0 even if a target is missed, since a slow machine is not a failure."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.temporal", description="Temporal queries against DuckDB, Polars and Spark"
     )

@@ -1,8 +1,7 @@
-"""The queries of the temporal benchmark: for each line our text and how each of the others says the same as fast as it
-can.
+"""The queries of the temporal benchmark: for each line our text, and the fastest equivalent in each other engine.
 
-DuckDB has integer arithmetic in place of `time_bucket`, which is slower; a hopping window is a join with a series.
-Polars has lazy queries over frames. Spark has `window()`."""
+DuckDB uses integer arithmetic instead of `time_bucket`, which is slower; a hopping window is a join with a series.
+Polars uses lazy queries over frames. Spark uses `window()`."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from bench.temporal_polars import Lazy
 
 @dataclass(frozen=True)
 class Case:
-    """One line: texts by engine, and how many times faster than each peer we want to be. `rows`: the input in shares of
-    the ad events."""
+    """One line: texts by engine, and the target speedup over each peer. `rows`: the input size as a share of the ad
+    events."""
 
     name: str
     tables: tuple[str, ...]
@@ -31,7 +30,7 @@ class Case:
 
 
 def bucket(seconds: float, column: str = "event_time") -> str:
-    """The start of the window as microseconds, for DuckDB. Times here are after 1970, where // rounds down."""
+    """The start of the window in microseconds, for DuckDB. Times here are after 1970, where // rounds down."""
     size = int(seconds * 1_000_000)
     return f"epoch_us({column}) // {size} * {size}"
 
@@ -66,8 +65,8 @@ def hop(
     polars: bool = False,
     panes: bool = False,
 ) -> Case:
-    """Filter, hop every second, sum. `panes`: DuckDB sums each second first, as a person could write it who knows how,
-    and Spark takes no part."""
+    """Filter, hop every second, sum. `panes`: DuckDB sums each second first, as an expert would write it, and Spark is
+    left out."""
     source = (
         f"(SELECT (epoch_us(event_time) // 1000000)::INTEGER AS w, {key}, amount FROM {table} WHERE "
         "event_type = 'view')"
@@ -93,7 +92,7 @@ def hop(
 
 
 def session(table: str = "ads", aims: Mapping[str, float] | None = None) -> Case:
-    """Sessions of users; DuckDB finds where one starts with LAG and numbers them by a running sum."""
+    """Sessions of users. DuckDB finds session starts with LAG and numbers them by a running sum."""
     return Case(
         "sessions of users, gap 2 s",
         (table,),
@@ -150,7 +149,7 @@ def holistic(call: str, name: str) -> Case:
 
 
 def snapshot(name: str, lifetime: str, end: str) -> Case:
-    """How many rows are alive; DuckDB adds up starts and ends."""
+    """How many rows are alive at each time. DuckDB adds up starts and ends."""
     return Case(
         name,
         ("ads",),
@@ -224,14 +223,14 @@ WINDOWS = (
 JOINS = (BAND, ASOF)
 
 ORDER = tuple((made("ads"), made("ads_shuffled")) for made in (tumble, partial(hop, 60, panes=True), session))
-"""Each query over rows in the order of time and over the same rows shuffled: at most 1.5 times longer."""
+"""Each query over rows in time order and over the same rows shuffled: at most 1.5 times longer."""
 
 LONG_WINDOW = (
     tumble(key="ad_type", seconds=1, name="tumble 1 s, sum by ad_type"),
     hop(3_600, key="ad_type", panes=True),
 )
-"""The second takes at most 1.5 times longer than the first. By type of ad there are 2,000 times less rows than by ad,
-so that writing them costs nothing."""
+"""The second takes at most 1.5 times longer than the first. By ad type there are 2,000 times fewer result rows than by
+ad, so that writing them costs nothing."""
 
 KEYS = tuple(
     tumble(key=f"(user_id * 10 + ad_id % 10) % {keys}", name=f"filter, tumble 10 s, sum by {keys:,} keys")

@@ -20,8 +20,7 @@ TABLES = ("ads", "ads_shuffled", "campaigns", "trades", "quotes")
 
 
 def tables(rows: int) -> dict[str, Path]:
-    """The path of each table for so many ad events and half as many trades and quotes; made if they are not there
-    yet."""
+    """The path of each table for `rows` ad events and half as many trades and quotes. Missing tables are made."""
     folder = data_folder() / "temporal" / str(rows)
     paths = {name: folder / f"{name}.parquet" for name in TABLES}
     if not all(path.exists() for path in paths.values()):
@@ -38,7 +37,7 @@ def tables(rows: int) -> dict[str, Path]:
 
 def write(folder: Path, rows: int) -> None:
     """All tables in a new folder."""
-    # A sample has fewer ads and users, so that as many rows fall to each.
+    # A sample has fewer ads and users, so that each has as many rows.
     shrink = max(20_000_000 // rows, 1)
     ads.write(
         folder,
@@ -53,7 +52,7 @@ def write(folder: Path, rows: int) -> None:
 
 
 def prices(rows: int, column: str, offset_us: int) -> pa.Table:
-    """A price every 10 us or so, of a random symbol; no time comes twice, so that no tie has to be decided."""
+    """A price every 10 us or so, of a random symbol. All times differ, so there are no ties."""
     random = np.random.default_rng([SEED, offset_us])
     symbols = np.char.mod("SYM%03d", np.arange(SYMBOLS))
     codes = random.integers(0, SYMBOLS, rows).astype(np.int16)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Lazy = Callable[[Mapping[str, "pl.LazyFrame"]], "pl.LazyFrame"]
-"""A query over frames by their names. Polars is imported when one is asked for: a benchmark without it must run."""
+"""A query over frames by name. Polars is imported on demand: the benchmark must run without it."""
 
 
 def tumble(table: str, seconds: int) -> Lazy:
@@ -30,12 +30,12 @@ def tumble(table: str, seconds: int) -> Lazy:
 
 
 def hop(table: str, seconds: int, key: str) -> Lazy:
-    """Filter, hop every second, sum by key; the rows must be in the order of time."""
+    """Filter, hop every second, sum by key. The rows must be in time order."""
 
     def query(frames: Mapping[str, pl.LazyFrame]) -> pl.LazyFrame:
         import polars as pl
 
-        # Without the offset there are no windows before the one that starts with the first row.
+        # Without the offset there would be no windows before the one that starts with the first row.
         windows = (
             frames[table]
             .filter(pl.col("event_type") == "view")
@@ -71,7 +71,7 @@ def session(table: str) -> Lazy:
 
 
 def asof(frames: Mapping[str, pl.LazyFrame]) -> pl.LazyFrame:
-    """Trades with the last quote before each; both tables are in the order of time."""
+    """Trades with the last quote before each. Both tables are in time order."""
     import polars as pl
 
     pairs = (

@@ -3,9 +3,9 @@
     python -m bench.windows [--rows 1000000] [--runs 5] [--only TEXT]
 
 Both engines hold the same table in this one process, aggregate the results of the window functions (so that no time
-goes into handing out rows), and take turns. An answer that differs ends the benchmark before anything is timed. The
-time per row of a sliding frame should be flat: the last column is the slowest over the fastest frame. The second table
-has what has no size of frame, and beside DuckDB the same query on one thread."""
+is spent on returning rows), and take turns. A different answer ends the benchmark before anything is timed. The time
+per row of a sliding frame should be flat: the last column is the slowest frame over the fastest. The second table has
+functions without a frame size, with DuckDB and the same query on one thread."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FRAMES = (10, 1_000, 100_000)
 
 @dataclass(frozen=True)
 class Case:
-    """A window function; `{}` in its text is the size of the frame. `peer`: DuckDB takes part (it takes minutes where
-    it does not)."""
+    """A window function; `{}` in its text is the frame size. `peer`: DuckDB is measured too (otherwise it would take
+    minutes)."""
 
     name: str
     call: str
@@ -93,14 +93,14 @@ def table(rows: int, seed: int = 7) -> pa.Table:
 
 
 def text(call: str) -> str:
-    """A query that computes the call for every row and gives one."""
+    """A query that computes the call for every row and returns one row."""
     if call.startswith("max(s)"):
         return f"SELECT min(w) AS low, max(w) AS high, count(w) AS n FROM (SELECT {call} AS w FROM events)"
     return f"SELECT sum(w::DOUBLE) AS total, count(w) AS n FROM (SELECT {call} AS w FROM events)"
 
 
 def measure(case: Case, call: str, engines: dict[str, Tsql | DuckDB], runs: int) -> dict[str, float]:
-    """Milliseconds of each engine; DuckDB is left out where it does not take part."""
+    """The milliseconds of each engine. DuckDB is left out if it is not measured."""
     sql = text(call)
     taking_part = {name: engine for name, engine in engines.items() if case.peer or name != "duckdb"}
     answers = {name: engine.run(sql) for name, engine in taking_part.items()}
@@ -113,7 +113,7 @@ def measure(case: Case, call: str, engines: dict[str, Tsql | DuckDB], runs: int)
 
 
 def engines_with(data: pa.Table) -> dict[str, Tsql | DuckDB]:
-    """Both engines, and ours on one thread, with the table in memory."""
+    """Both engines, and ours with one thread, with the table in memory."""
     tsql, one, duckdb = Tsql(THREADS), Tsql(1), DuckDB(THREADS)
     for ours in (tsql, one):
         ours.session.register("arrow_events", data)
@@ -125,7 +125,7 @@ def engines_with(data: pa.Table) -> dict[str, Tsql | DuckDB]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print tables of nanoseconds per row, of ratios to DuckDB, and to one thread."""
+    """Print tables of nanoseconds per row, and of ratios to DuckDB and to one thread."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)

@@ -3,9 +3,8 @@ over all windows at once.
 
     python -m bench.year [--rows 24000000] [--keys 500000]
 
-Writes a year of events to Parquet files in the cache folder, once. Each way runs in a process of its own; what is
-measured is the most memory that it had, less what it had before the query, and the time. DuckDB's answer is compared
-first."""
+Writes a year of events to Parquet files in the cache folder, once. Each way runs in its own process. Measured are the
+peak memory minus the memory before the query, and the time. The answer is compared with DuckDB's first."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ WAYS = ("all at once", "in the order of time", "DuckDB")
 
 
 def files(rows: int, keys: int) -> str:
-    """The pattern of the files of a year; written if they are not there."""
+    """The path pattern of the files of a year. Missing files are written."""
     folder = data_folder() / f"year-{rows}-{keys}"
     if not (folder / "done").exists():
         folder.mkdir(parents=True, exist_ok=True)

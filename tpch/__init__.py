@@ -1,2 +1,2 @@
-"""TPC-H: its data (made once per scale by tpchgen-cli), its 22 queries, their answers, and the benchmark beside other
-engines; see `python -m tsql.tpch`."""
+"""TPC-H: its data (generated once per scale by tpchgen-cli), its 22 queries, their answers, and the benchmark against
+other engines. See `python -m tsql.tpch`."""

@@ -1,4 +1,4 @@
-"""`python -m tsql.tpch`: makes TPC-H data, prints, runs and checks the queries, and measures them beside other
+"""`python -m tsql.tpch`: generates TPC-H data; prints, runs and checks the queries; measures them against other
 engines."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ENGINE_NAMES = ("tsql", "duckdb", "hyper", "polars", "datafusion")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit code is 0, 1 if the work failed or an answer is wrong, 2 if the arguments are
+    """Run the command line. The exit code is 0, 1 if the work failed or an answer is wrong, 2 if the arguments are
     wrong."""
     return _guarded(_parser().parse_args(arguments))
 
@@ -33,7 +33,7 @@ def main_bench(arguments: list[str]) -> int:
 
 
 def _guarded(options: argparse.Namespace) -> int:
-    """Do what was asked for; what goes wrong is one message."""
+    """Run the command. A failure is printed as one message."""
     try:
         return _follow(options)
     except ImportError as error:
@@ -223,8 +223,8 @@ def _numbers(text: str) -> list[int]:
 
 
 def _writable(text: str) -> Path:
-    """A file to be written at the end: a mistake in its path is better told before an hour of measuring than after
-    it."""
+    """A file to be written at the end. Its path is checked now: an error should come before an hour of measuring, not
+    after."""
     path = Path(text)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise argparse.ArgumentTypeError(

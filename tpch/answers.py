@@ -1,7 +1,7 @@
-"""Compares the answer to a TPC-H query with DuckDB's: rows and values, and as much of the order as the ORDER BY fixes.
+"""Compares the answer to a TPC-H query with DuckDB's: rows and values, and the order as far as ORDER BY fixes it.
 
-`check` holds this project to it, with equal column types; the benchmark holds every engine to it, by value, before it
-counts times."""
+`check` compares this project's answers, including column types. The benchmark compares every engine's answers by value
+before it times them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TIES: dict[int, tuple[str, ...]] = {
     11: ("value",),
     18: ("o_totalprice", "o_orderdate"),
 }
-"""Queries whose ORDER BY can tie, with its columns. The order of the others is total, or they have one row."""
+"""Queries whose ORDER BY can have ties, with its columns. The other queries have a total order, or one row."""
 
 SHOWN = 5
-"""How many differences a report lists."""
+"""The most differences that a report lists."""
 
 Row = tuple[Any, ...]
 
@@ -35,12 +35,12 @@ Row = tuple[Any, ...]
 def differences(
     number: int, expected: pa.Table, found: pa.Table, *, types: bool, unlimited: Callable[[], pa.Table] | None = None
 ) -> list[str]:
-    """Why `found` is not the answer to query `number`, a line each; empty if it is.
+    """Why `found` is not the answer to query `number`, one line per difference; empty if it is.
 
     Decimals, integers, dates and texts must be equal. Doubles may differ by 1e-9 of their size, and by one unit in the
-    last place of an engine's decimal where DuckDB gives a double (avg, division). `types`: column types must be those
-    of DuckDB. `unlimited` gives DuckDB's answer without the LIMIT; where rows tie for the last places, any of them will
-    do."""
+    last place of an engine's decimal where DuckDB returns a double (avg, division). `types`: column types must equal
+    DuckDB's. `unlimited` returns DuckDB's answer without the LIMIT; if rows tie for the last places, any of them are
+    accepted."""
     if found.column_names != expected.column_names:
         return [f"columns are {', '.join(found.column_names)}, expected {', '.join(expected.column_names)}"]
     expected, found = plain(expected), plain(found)
@@ -84,7 +84,7 @@ def without_limit(sql: str) -> str | None:
 
 
 def same(expected: Any, found: Any) -> bool:
-    """Whether two values are the same answer; see `differences`."""
+    """Whether two values are the same answer (see `differences`)."""
     if expected is None or found is None:
         return expected is None and found is None
     if isinstance(expected, float) or isinstance(found, float):
@@ -111,7 +111,7 @@ def _picked(rows: list[Row], places: list[int]) -> list[Row]:
 
 
 def _tie_groups(rows: list[Row], keys: list[int]) -> list[int]:
-    """For each row the number of its run of equal keys."""
+    """For each row, the number of its run of equal keys."""
     groups: list[int] = []
     for i, row in enumerate(rows):
         groups.append(0 if i == 0 else groups[-1] + (_pick(row, keys) != _pick(rows[i - 1], keys)))
@@ -119,7 +119,7 @@ def _tie_groups(rows: list[Row], keys: list[int]) -> list[int]:
 
 
 def _in_groups(rows: list[Row], groups: list[int]) -> list[Row]:
-    """The rows in their order, tied ones in an order that depends on their values alone."""
+    """The rows in order, with ties ordered by their values alone."""
     return [row for _, row in sorted(zip(groups, rows), key=lambda pair: (pair[0], [str(value) for value in pair[1]]))]
 
 

@@ -1,9 +1,9 @@
-"""`python -m tsql.tpch bench` and `tsql bench tpch`: TPC-H beside DuckDB, Hyper, Polars and DataFusion, as tables, JSON
-and a chart.
+"""`python -m tsql.tpch bench` and `tsql bench tpch`: TPC-H against DuckDB, Hyper, Polars and DataFusion, as tables,
+JSON and a chart.
 
-In one process, on the same data, taking turns; every answer is compared with DuckDB's before anything is timed. What an
-engine refuses, and an engine that is not installed, is shown as such and stops nothing. A wrong answer is not timed,
-and ends in exit code 1."""
+All engines run in one process, on the same data, taking turns. Every answer is compared with DuckDB's before anything
+is timed. Queries that an engine refuses, and engines that are not installed, are reported and stop nothing. A wrong
+answer is not timed, and ends in exit code 1."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ OURS, PEER = "tsql", "duckdb"
 
 TITLES = {"memory": "Tables in memory, warm", "parquet": "From Parquet, warm"}
 AIMS = {"memory": {"duckdb": 1.5, "hyper": 1.0}, "parquet": {"duckdb": 1.0, "polars": 1.0}}
-"""How many times faster than a peer the geometric mean should be, with two threads at scale 1."""
+"""The target speedup (geometric mean) over each peer, with two threads at scale 1."""
 EACH = {"memory": 1 / 1.5, "parquet": None}
-"""The same for each query against DuckDB."""
+"""The same for each single query, against DuckDB."""
 
 LEAST_MS = 100.0
-"""Short queries are run more often, until each engine has been timed for so long."""
+"""Short queries are run more often, until each engine has been timed for this long."""
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Measure what the options ask for, and print and write the report. An aim that is not met is no failure: the
-    machine may be slow."""
+    """Measure what the options ask for, and print and write the report. A missed target is not a failure: the machine
+    may be slow."""
     facts = (
         machine()
         | {"data": f"TPC-H scale {options.scale:g}", "threads": str(options.threads), "runs": str(options.runs)}
@@ -77,8 +77,8 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def warm(mode: str, options: argparse.Namespace, facts: dict[str, str]) -> tuple[Section, Panel, list[Outcome]]:
-    """The queries on all engines in this process: a table of times and ratios, the same for the chart, and the answers
-    that are wrong."""
+    """Run the queries on all engines in this process. Returns a table of times and ratios, the same data for the chart,
+    and the wrong answers."""
     paths = tables(options.scale)
     oracle = Oracle(options.scale, paths)
     engines, absent = open_engines(options.engines, options.threads)
@@ -120,7 +120,7 @@ def table(
     aims: dict[str, float],
     each: float | None,
 ) -> Section:
-    """Times and ratios per query and their geometric means. A ratio is the peer's time over ours, of the runs of one
+    """Times and ratios per query, and their geometric means. A ratio is the peer's time over ours, within the same
     round."""
     columns = {name: f"{name}, ms" if name == OURS or OURS not in names else f"{name}, ms and ratio" for name in names}
     section = Section(title, list(columns.values()), f"times faster than {PEER}")
@@ -151,8 +151,8 @@ def _means(
     compared: dict[str, list[Spread]],
     aims: dict[str, float],
 ) -> list[Row]:
-    """The rows of geometric means: times of the queries that every engine ran, then the ratio to each peer over those
-    that both ran."""
+    """The rows of geometric means: times over the queries that every engine ran, then the ratio to each peer over the
+    queries that both ran."""
     rows = []
     common = [measured for measured in times.values() if columns.keys() <= measured.keys()]
     if common:
@@ -167,7 +167,7 @@ def _means(
                 f"geometric mean against {name}, {counted(len(ratio_list))}", {columns[name]: str(mean)}, mean.median
             )
             if name in aims:
-                # The aim is about all queries: a mean of those that happen to run proves nothing.
+                # The target is for all queries: a mean over some of them proves nothing.
                 row.aim, row.met = (
                     f">= {aims[name]:g}",
                     mean.median >= aims[name] if len(ratio_list) == len(NUMBERS) else None,
@@ -181,5 +181,5 @@ def _work(engines: dict[str, Engine], chosen: set[str], number: int, scale: floa
 
 
 def tell(line: str) -> None:
-    """Progress, which is no part of the report."""
+    """Print progress, which is not part of the report."""
     print(line, file=sys.stderr, flush=True)

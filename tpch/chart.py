@@ -1,4 +1,4 @@
-"""Draws measured times as an SVG file: per query a bar for each engine, on a logarithmic axis. Called by `bench`."""
+"""Draws measured times as an SVG file: one bar per engine for each query, on a logarithmic axis. Called by `bench`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tsql.tpch.measure import geometric_mean, short
 COLOURS = {"tsql": "#c2410c", "duckdb": "#ca8a04", "hyper": "#2563eb", "polars": "#0891b2", "datafusion": "#7c3aed"}
 OTHER = "#6b7280"
 BAR, GAP, LEFT, TOP, HEIGHT, PANEL = 7, 10, 56, 52, 220, 300
-"""Widths of a bar and of the space between groups; where the axes stand; heights of the axes and of a panel."""
+"""The widths of a bar and of the gap between groups, the positions of the axes, and the heights of the axes and of a
+panel."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart: for each engine the milliseconds of each case."""
+    """One chart: the milliseconds of each case, by engine."""
 
     title: str
     bars: Mapping[str, Mapping[str, float]]

@@ -1,4 +1,4 @@
-"""`check` and `run`: the 22 queries on an engine, against DuckDB's answers or just to see them. Called by `python -m
+"""`check` and `run`: the 22 queries on an engine, compared with DuckDB's answers or just shown. Called by `python -m
 tsql.tpch` and by tests."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tsql.tpch.queries import query
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a query on an engine: `refused` says why it did not run, `wrong` how its answer differs."""
+    """The outcome of a query on an engine. `refused` says why it did not run, `wrong` how its answer differs."""
 
     engine: str
     number: int
@@ -33,7 +33,7 @@ class Outcome:
         return self.refused is None and not self.wrong
 
     def __str__(self) -> str:
-        """The outcome in words, without the query's name."""
+        """The outcome as text, without the query's name."""
         return (
             f"not run: {self.refused}"
             if self.refused
@@ -44,7 +44,7 @@ class Outcome:
 
 
 class Oracle:
-    """DuckDB's answers at one scale, each asked for once."""
+    """DuckDB's answers at one scale, each computed once."""
 
     def __init__(self, scale: float, paths: dict[str, Path]):
         self.scale = scale
@@ -59,7 +59,8 @@ class Oracle:
         return self.known[number]
 
     def compare(self, engine: str, number: int, run: Callable[[], pa.Table]) -> Outcome:
-        """Run a query and compare its answer. Types are compared for this project alone: peers have their own."""
+        """Run a query and compare its answer. Types are only compared for this project: other engines have their
+        own."""
         expected = self.answer(number)
         try:
             found = run()
@@ -84,13 +85,13 @@ def tables_of(sql: str) -> list[str]:
 
 
 def fill(engine: Engine, paths: dict[str, Path], how: str) -> None:
-    """Give an engine its tables: copied into memory, or as the Parquet files that they are."""
+    """Give an engine its tables: loaded into memory, or read from the Parquet files."""
     for table, path in paths.items():
         (engine.load if how == "memory" else engine.view)(table, path)
 
 
 def outcomes(engines: dict[str, Engine], numbers: Iterable[int], oracle: Oracle) -> Iterator[Outcome]:
-    """Every query on every engine, which has its tables already."""
+    """Run every query on every engine. The engines have their tables already."""
     for number in numbers:
         for name, engine in engines.items():
             try:
@@ -102,7 +103,7 @@ def outcomes(engines: dict[str, Engine], numbers: Iterable[int], oracle: Oracle)
 
 
 def check(scales: list[float], numbers: list[int], names: list[str], *, threads: int, backend: str, source: str) -> int:
-    """Compare answers at each scale and print one line per query; 0 if all are right, 1 otherwise."""
+    """Compare answers at each scale and print one line per query. Returns 0 if all are right, 1 otherwise."""
     failures = 0
     for scale in scales:
         paths = tables(scale)
@@ -131,7 +132,7 @@ def check(scales: list[float], numbers: list[int], names: list[str], *, threads:
 
 
 def run(scale: float, numbers: list[int], *, threads: int, backend: str, source: str, rows: int) -> int:
-    """Run queries on this project and print the first rows and the time of each; 0 if all ran, 1 otherwise."""
+    """Run queries on this project and print the first rows and the time of each. Returns 0 if all ran, 1 otherwise."""
     engine = Tsql(threads, backend)
     failures = 0
     try:
@@ -157,7 +158,7 @@ def run(scale: float, numbers: list[int], *, threads: int, backend: str, source:
 
 
 def _open(names: list[str], threads: int, backend: str) -> tuple[dict[str, Engine], dict[str, str]]:
-    """The engines by name, this project on its backend."""
+    """The engines by name, with this project on its backend."""
     engines: dict[str, Engine] = {"tsql": Tsql(threads, backend)} if "tsql" in names else {}
     others, absent = open_engines([name for name in names if name != "tsql"], threads)
     return engines | others, absent

@@ -1,7 +1,7 @@
-"""TPC-H tables as Parquet files, one per table: made once per scale by `tpchgen-cli` and kept in a cache folder.
+"""TPC-H tables as Parquet files, one per table: generated once per scale by `tpchgen-cli` and kept in a cache folder.
 
-Tests, benchmarks and the demo call `tables(scale)`. The folder is `$TSQL_DATA`, or `data` among what tsql keeps in the
-user's cache folder."""
+Tests, benchmarks and the demo call `tables(scale)`. The folder is `$TSQL_DATA`, or `data` in tsql's part of the user's
+cache folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "order
 
 
 def data_folder() -> Path:
-    """Where generated data is kept."""
+    """The folder of generated data."""
     if folder := os.environ.get("TSQL_DATA"):
         return Path(folder)
     cache = os.environ.get("XDG_CACHE_HOME", "")
@@ -27,7 +27,7 @@ def data_folder() -> Path:
 
 
 def tables(scale: float) -> dict[str, Path]:
-    """The path of each table's Parquet file at this scale factor; generated if it is not there yet."""
+    """The path of each table's Parquet file at this scale factor. Missing tables are generated."""
     folder = data_folder() / "tpch" / f"sf{scale:g}"
     paths = {table: folder / f"{table}.parquet" for table in TABLES}
     if not all(path.exists() for path in paths.values()):
@@ -36,8 +36,7 @@ def tables(scale: float) -> dict[str, Path]:
 
 
 def _generate(scale: float, folder: Path) -> None:
-    """Make all tables in a temporary folder beside `folder`, then rename it, so that nobody ever sees a part of
-    them."""
+    """Generate all tables in a temporary folder beside `folder`, then rename it, so that nobody sees partial data."""
     if not scale > 0:
         raise ValueError(f"the scale factor is a positive number, not {scale:g}")
     make_folders(folder.parent)
@@ -58,8 +57,8 @@ def _generate(scale: float, folder: Path) -> None:
 
 
 def _publish(made: Path, folder: Path) -> None:
-    """Rename `made` to `folder`. Two processes may have made the same tables: the first one wins, and what an older run
-    left unfinished is replaced."""
+    """Rename `made` to `folder`. If two processes generate the same tables, the first one wins. Unfinished data of an
+    older run is replaced."""
     try:
         made.rename(folder)
         return
@@ -71,7 +70,7 @@ def _publish(made: Path, folder: Path) -> None:
 
 
 def _generator() -> str:
-    """The tpchgen-cli program: that of this environment, else one on the PATH."""
+    """The tpchgen-cli program: from this environment, or else from the PATH."""
     for folder in (Path(sysconfig.get_path("scripts")), Path(sys.executable).parent):
         if (folder / "tpchgen-cli").exists():
             return str(folder / "tpchgen-cli")

@@ -1,7 +1,6 @@
-"""The engines that are compared, behind one small interface: give it tables, run a query, get an Arrow table.
+"""The compared engines behind one small interface: load tables, run a query, get an Arrow table.
 
-This project and DuckDB are here; `peers.py` has the others. Benchmarks, `check` and the worker processes use them.
-"""
+This project and DuckDB are here; `peers.py` has the others. Used by benchmarks, `check` and the worker processes."""
 
 from __future__ import annotations
 
@@ -40,25 +39,24 @@ class Engine(Protocol):
         ...
 
     def tpch(self, number: int, sql: str, scale: float) -> Callable[[], pa.Table]:
-        """What runs TPC-H query `number`, whose text is `sql`, over tables of this scale factor."""
+        """A function that runs TPC-H query `number`, whose text is `sql`, over tables of this scale factor."""
         ...
 
     def process_id(self) -> int:
-        """The process that does the work, whose memory counts."""
+        """The process that does the work, whose memory is measured."""
         ...
 
     def rest(self) -> None:
-        """End what goes on in the background, and give the memory that the engine's own allocator keeps idle back to
-        the system."""
+        """Stop background work, and return the idle memory of the engine's allocator to the system."""
         ...
 
     def close(self) -> None:
-        """Free the tables and end what was started."""
+        """Free the tables and stop what was started."""
         ...
 
 
 class InProcess(ABC):
-    """What the engines that live in this process and take SQL have in common."""
+    """Base of the engines that run in this process and accept SQL."""
 
     @abstractmethod
     def run(self, sql: str) -> pa.Table: ...
@@ -71,7 +69,7 @@ class InProcess(ABC):
 
 
 def _import_all() -> None:
-    """Import what queries import by need: no time that is measured is that of an import."""
+    """Import the modules that queries import on demand, so that no measured time includes an import."""
     for name in ("analyze", "planner", "kernels", "backends.local"):
         package = importlib.import_module(f"tsql.{name}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -135,12 +133,13 @@ class DuckDB(InProcess):
         self.connection.execute(sql)
 
     def run(self, sql: str) -> pa.Table:
-        # Not connection.execute(..).to_arrow_table(): that holds the rows in DuckDB's own form first and copies them.
+        # Not connection.execute(..).to_arrow_table(): that keeps the rows in DuckDB's own form first, and then copies
+        # them.
         return self.connection.sql(sql).to_arrow_table()
 
     def rest(self) -> None:
-        # DuckDB empties its allocator when it starts its threads anew, which it does when their number changes; there
-        # is no command for it.
+        # DuckDB empties its allocator when it restarts its threads, which it does when their number changes. There is
+        # no command for it.
         for threads in (self.threads + 1, self.threads):
             self.execute(f"SET threads = {threads}")
 

@@ -1,5 +1,5 @@
-"""What is measured in fresh processes: times before the first row, peaks of memory, and one thread against several.
-Called by `bench`."""
+"""Measurements in fresh processes: the time before the first row, peak memory, and one thread against several. Called
+by `bench`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tsql.tpch.report import Row, Section, counted
 from tsql.tpch.worker import Worker, WorkerError
 
 COLD_SCALE = 0.01
-"""Small data for cold times, so that the noise of running does not hide the cost of getting there."""
+"""Small data for cold times, so that the noise of running does not hide the cost of preparation."""
 WARM_RUNS = 7
 OURS, PEER = "tsql", "duckdb"
 Tell = Callable[[str], None]
 
 
 def cold(names: list[str], numbers: list[int], threads: int, repeats: int, tell: Tell) -> list[Section]:
-    """Parse, plan and compile: what the first run of a query takes beyond a warm one, in a process whose caches on disk
-    are empty, then filled.
+    """Parse, plan and compile: the extra time of a query's first run over a warm one, in a process with empty disk
+    caches, then with filled ones.
 
-    The tables are loaded before, so that imports and the start of the compiler are not counted. Only this project keeps
-    something on disk."""
+    The tables are loaded before, so imports and the start of the compiler are not counted. Only this project caches
+    anything on disk."""
     empty = Section("Before the first row, empty caches", [f"{name}, ms" for name in names], "tsql, ms")
     disk = Section(
         "Before the first row, new process, disk cache", [f"{name}, ms" for name in names if name == OURS], "tsql, ms"
@@ -54,7 +54,7 @@ def cold(names: list[str], numbers: list[int], threads: int, repeats: int, tell:
 
 
 def _before(name: str, number: int, threads: int, cache: Path) -> float:
-    """First run less the median of warm ones, in a new process, in milliseconds."""
+    """The first run minus the median of warm runs, in a new process, in milliseconds."""
     sql = query(number, COLD_SCALE)
     with Worker(name, threads, cache) as worker:
         worker.load(_tables_of(sql, COLD_SCALE))
@@ -63,8 +63,8 @@ def _before(name: str, number: int, threads: int, cache: Path) -> float:
 
 
 def _mean_row(section: Section, limit: float) -> Row:
-    """The geometric mean of each engine's medians; the noise of a few microseconds can make a difference of times
-    negative, and counts as 0.01 ms."""
+    """The geometric mean of each engine's medians. Differences of times can be negative by a few microseconds of noise;
+    these count as 0.01 ms."""
     row = Row("geometric mean", aim=f"< {limit:g}")
     for column in section.columns:
         name = column.removesuffix(", ms")
@@ -78,13 +78,11 @@ def _mean_row(section: Section, limit: float) -> Row:
 
 
 def peaks(names: list[str], numbers: list[int], scale: float, threads: int, repeats: int, tell: Tell) -> Section:
-    """The most memory that a query takes beyond its tables: a new process each time, with the tables that the query
-    reads in memory.
+    """The peak memory of a query beyond its tables: a new process each time, with only the query's tables in memory.
 
-    A process before it has run the query with the same caches on disk, so that it is the query that is measured, and
-    not the compiler: LLVM takes some 30 MiB once in a process that compiles anything. What the allocators of the
-    engines keep idle after loading is given back to the system first; a query that used it again would seem to take
-    nothing."""
+    An earlier process has run the query with the same disk caches, so this measures the query and not the compiler:
+    LLVM takes some 30 MiB once in a process that compiles anything. The idle memory that the engines' allocators keep
+    after loading is returned to the system first; otherwise a query that reuses it would seem to need nothing."""
     section = Section(
         f"Peak memory beyond the tables in memory, scale {scale:g}",
         [f"{name}, MiB" for name in names],
@@ -102,7 +100,7 @@ def peaks(names: list[str], numbers: list[int], scale: float, threads: int, repe
             _settle(row, name, f"{name}, MiB", values)
         row.value = None
         if OURS in row.runs_ms and PEER in row.runs_ms:
-            # Less than a mebibyte is what pages of code and the allocator's slack come to.
+            # Below one mebibyte, the numbers are only code pages and allocator slack.
             ours, theirs = (max(statistics.median(row.runs_ms[name]), 1.0) for name in (OURS, PEER))
             row.value, row.met = ours / theirs, ours / theirs <= 1.5
         tell(f"query {number}: " + ", ".join(f"{column} {cell}" for column, cell in row.measured.items()))
@@ -111,8 +109,8 @@ def peaks(names: list[str], numbers: list[int], scale: float, threads: int, repe
 
 
 def _peak(name: str, number: int, scale: float, threads: int, cache: Path) -> float:
-    """The peak of a query's first run in a new process, in MiB. Code that was made quickly is made in full before the
-    process ends."""
+    """The peak memory of a query's first run in a new process, in MiB. Quickly compiled code is recompiled in full
+    before the process ends."""
     sql = query(number, scale)
     with Worker(name, threads, cache) as worker:
         worker.load(_tables_of(sql, scale))
@@ -124,8 +122,8 @@ def _peak(name: str, number: int, scale: float, threads: int, cache: Path) -> fl
 
 
 def threads(names: list[str], numbers: list[int], scale: float, most: int, runs: int, tell: Tell) -> Section:
-    """One thread against several, for each engine by itself: two processes, as some libraries fix their threads once,
-    that take turns."""
+    """One thread against several, for each engine by itself. Two processes take turns, since some libraries fix their
+    number of threads at start."""
     section = Section(
         f"{most} threads against one, tables in memory",
         [f"{name}, 1 thread ms, {most} threads ms, ratio" for name in names],
@@ -166,7 +164,7 @@ def threads(names: list[str], numbers: list[int], scale: float, most: int, runs:
 
 @contextmanager
 def _pair(name: str, scale: float, most: int) -> Iterator[dict[str, Worker]]:
-    """Workers of one engine with all tables, with one thread and with `most`."""
+    """Workers of one engine with all tables: one with a single thread, one with `most`."""
     with ExitStack() as stack:
         pair = {str(count): stack.enter_context(Worker(name, count)) for count in (1, most)}
         for worker in pair.values():
@@ -180,7 +178,7 @@ def _tables_of(sql: str, scale: float) -> dict[str, Path]:
 
 
 def _add(row: Row, column: str, values: list[float], measure: Callable[[], float]) -> None:
-    """Measure once more, unless the engine has refused already."""
+    """Measure once more, unless the engine has already refused."""
     if column in row.measured:
         return
     try:
@@ -190,7 +188,7 @@ def _add(row: Row, column: str, values: list[float], measure: Callable[[], float
 
 
 def _settle(row: Row, name: str, column: str, values: list[float]) -> None:
-    """Put what was measured of an engine into the row."""
+    """Put the measurements of an engine into the row."""
     if not values:
         return
     row.measured[column] = str(Spread.of(values))

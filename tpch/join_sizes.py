@@ -1,7 +1,8 @@
 """How the time of a join grows with its rows: 1, 2, 4 and 8 times as many, on every engine. Called by `bench`.
 
-Each row of the probe side finds one row of the build side, which has a quarter as many. Dense keys are the numbers 0,
-1, 2 .. in random order, as primary keys are; sparse ones are spread over 62 bits, so that only hashing finds them."""
+Each row of the probe side matches one row of the build side, which has a quarter as many rows. Dense keys are the
+numbers 0, 1, 2 .. in random order, like primary keys. Sparse keys are spread over 62 bits, so only hashing finds
+them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from tsql.tpch.report import Row, Section
 FACTORS = (1, 2, 4, 8)
 KINDS = ("dense", "sparse")
 LIMIT = 1.15
-"""The time per row may grow so much, until the build side leaves the processor's caches."""
+"""The allowed growth of the time per row, until the build side no longer fits in the processor's caches."""
 OURS = "tsql"
 Tell = Callable[[str], None]
 

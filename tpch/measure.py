@@ -1,5 +1,5 @@
-"""Runs the same work on several engines in turn, tells times as ratios with their spread, and compares answers; used by
-every benchmark."""
+"""Runs the same work on several engines in turn, reports times as ratios with their spread, and compares answers. Used
+by every benchmark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle of some numbers: their median between the first and the third quartile."""
+    """The median of some numbers, with the first and third quartile."""
 
     low: float
     median: float
@@ -63,8 +63,8 @@ class Spread:
 
 
 def ratios(theirs: Times, ours: Times) -> Spread:
-    """How many times longer they take than we do. The runs of one round are compared with each other: what slows the
-    machine slows both."""
+    """How many times longer they take than we do. Runs of the same round are compared: what slows the machine slows
+    both."""
     return Spread.of([a / b for a, b in zip(theirs.runs_ms, ours.runs_ms, strict=True)])
 
 
@@ -90,11 +90,10 @@ def taking_turns(
     work: Mapping[str, Callable[[], float]], runs: int, warmup: int = 2, least_ms: float = 0.0
 ) -> dict[str, Times]:
     """Do each piece of work, which returns its own milliseconds, `runs` times in turn, so that a slow moment of the
-    machine falls on all of them.
+    machine affects all of them.
 
-    The one that goes first changes from round to round. Short work gets more rounds until each has been timed for
-    `least_ms` in all.
-    """
+    The order rotates from round to round. Short work gets more rounds, until each has been timed for `least_ms` in
+    total."""
     for _ in range(warmup):
         for call in work.values():
             call()

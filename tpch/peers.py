@@ -1,7 +1,6 @@
-"""The engines beyond DuckDB that the benchmark compares with: Hyper, Polars and DataFusion. Their libraries are in the
-extra `bench`.
+"""The benchmark's engines besides DuckDB: Hyper, Polars and DataFusion. Their libraries are in the extra `bench`.
 
-A library is imported when its engine is opened; `open_engines` tells which could not be, and the benchmark goes on
+A library is imported when its engine is opened. `open_engines` reports those that could not be, and the benchmark runs
 without them."""
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tsql.tpch.engines import ENGINES, Engine, InProcess, quoted
 
 
 class DataFusion(InProcess):
-    """Apache DataFusion with a partition per thread."""
+    """Apache DataFusion with one partition per thread."""
 
     name = "datafusion"
 
@@ -45,19 +44,20 @@ class DataFusion(InProcess):
         return self.context.sql(sql).to_arrow_table()
 
     def rest(self) -> None:
-        """Nothing: it has no means to ask its allocator."""
+        """Does nothing: its allocator has no such call."""
 
     def close(self) -> None:
         del self.context
 
 
 class Polars:
-    """Polars with its streaming engine: TPC-H as lazy queries (`polars_queries.py`), other texts through its SQL."""
+    """Polars with its streaming engine. TPC-H runs as lazy queries (`polars_queries.py`), other texts through its
+    SQL."""
 
     name = "polars"
 
     def __init__(self, threads: int):
-        # Polars makes its threads when it is imported, once for the process.
+        # Polars creates its threads on import, once per process.
         os.environ.setdefault("POLARS_MAX_THREADS", str(threads))
         import polars
 
@@ -89,17 +89,16 @@ class Polars:
         return os.getpid()
 
     def rest(self) -> None:
-        """Nothing: it has no means to ask its allocator."""
+        """Does nothing: its allocator has no such call."""
 
     def close(self) -> None:
         self.frames.clear()
 
 
 class Hyper:
-    """Hyper, which runs as a server of its own beside this process. Its tables are in a database file on the memory
-    file system.
+    """Hyper, which runs as a separate server process. Its tables are in a database file on the memory file system.
 
-    Answers come back as an Arrow file on that file system: its Python API hands out one Python object per value, which
+    Answers are returned as an Arrow file on that file system: its Python API creates one Python object per value, which
     takes longer than some queries."""
 
     name = "hyper"
@@ -147,7 +146,7 @@ class Hyper:
         return self._process_id
 
     def rest(self) -> None:
-        """Nothing: it has no means to ask its allocator."""
+        """Does nothing: its allocator has no such call."""
 
     def close(self) -> None:
         for name in ("connection", "server"):
@@ -159,11 +158,11 @@ class Hyper:
 Open = Callable[[int], Engine]
 
 ALL: dict[str, Open] = {**ENGINES, "hyper": Hyper, "polars": Polars, "datafusion": DataFusion}
-"""Every engine by name; called with the number of threads."""
+"""Every engine by name, called with the number of threads."""
 
 
 def open_engines(names: Iterable[str], threads: int) -> tuple[dict[str, Engine], dict[str, str]]:
-    """The engines that could be opened, and for each of the others why not."""
+    """The engines that could be opened, and the reason for each of the others."""
     opened: dict[str, Engine] = {}
     absent: dict[str, str] = {}
     for name in names:
@@ -196,11 +195,11 @@ def reason(error: BaseException) -> str:
 
 
 def _children() -> set[int]:
-    """The processes that this one has started."""
+    """The child processes of this one."""
     found: set[int] = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name stands in parentheses and may hold anything; the state and the parent follow it.
+            # The name is in parentheses and may contain anything; the state and the parent follow it.
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
         except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             continue

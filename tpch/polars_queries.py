@@ -1,9 +1,8 @@
-"""The 22 queries written with Polars' lazy expressions: its SQL has no correlated subqueries, and this is how its users
-write them.
+"""The 22 queries as Polars lazy queries: its SQL has no correlated subqueries, and this is how its users write them.
 
-`peers.Polars` calls them with the tables by name; each gives a lazy frame with the columns and the order of the SQL
-text. Decimals stay decimals: a product keeps the larger scale of its factors in Polars, so that one factor is widened
-first where the SQL result is wider."""
+`peers.Polars` calls them with the tables by name. Each returns a lazy frame with the columns and the order of the SQL
+text. Decimals stay decimals: in Polars a product keeps the larger scale of its factors, so one factor is widened first
+if the SQL result is wider."""
 
 from __future__ import annotations
 
@@ -398,8 +397,8 @@ def q20(t: Tables) -> LazyFrame:
 
 def q21(t: Tables) -> LazyFrame:
     lines = t["lineitem"].select("l_orderkey", "l_suppkey", late=col("l_receiptdate") > col("l_commitdate"))
-    # A late line, where another supplier has a line in the order and none of the others is late: several suppliers, of
-    # which one is late.
+    # A late line in an order where another supplier has a line and no other supplier is late: several suppliers,
+    # exactly one of them late.
     late = lines.filter("late")
     several = lines.group_by("l_orderkey").agg(suppliers=col("l_suppkey").n_unique()).filter(col("suppliers") > 1)
     alone = (
@@ -441,9 +440,9 @@ QUERIES: dict[int, Callable[[Tables], LazyFrame]] = {
     1: q01, 2: q02, 3: q03, 4: q04, 5: q05, 6: q06, 7: q07, 8: q08, 9: q09, 10: q10, 12: q12,
     13: q13, 14: q14, 15: q15, 16: q16, 17: q17, 18: q18, 19: q19, 20: q20, 21: q21, 22: q22,
 }  # fmt: skip
-"""All but query 11, whose fraction depends on the scale factor."""
+"""All except query 11, whose fraction depends on the scale factor."""
 
 
 def lazy_query(number: int, tables: Tables, scale: float) -> LazyFrame:
-    """Query `number` over these tables, which are of this scale factor."""
+    """Query `number` over tables of this scale factor."""
     return q11(tables, 0.0001 / scale) if number == 11 else QUERIES[number](tables)

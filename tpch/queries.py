@@ -1,5 +1,4 @@
-"""The 22 queries of TPC-H as SQL text, with the specification's validation parameters; tests and benchmarks read them
-here."""
+"""The 22 TPC-H queries as SQL text, with the specification's validation parameters. Used by tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ NUMBERS = range(1, 23)
 
 
 def query(number: int, scale: float = 1) -> str:
-    """The text of query `number`. `scale` matters to query 11 alone, whose fraction is 0.0001 divided by the scale
+    """The text of query `number`. `scale` only matters for query 11, whose fraction is 0.0001 divided by the scale
     factor."""
     if number not in NUMBERS:
         raise ValueError(f"TPC-H has queries 1 to 22, not {number}")

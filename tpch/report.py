@@ -1,4 +1,4 @@
-"""Tables and JSON of measured times, with what one must know of the machine to read them."""
+"""Tables and JSON of measured times, with the facts about the machine that are needed to read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass
 class Row:
-    """One line of a report: what was measured, the times of each engine, and the aim."""
+    """One line of a report: what was measured, the times of each engine, and the target."""
 
     case: str
     measured: dict[str, str] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Row:
 
 @dataclass
 class Section:
-    """A table of rows; `columns` are the keys of `Row.measured`, `value` heads the column of the number that counts."""
+    """A table of rows. `columns` are the keys of `Row.measured`; `value` is the heading of the main number."""
 
     title: str
     columns: Sequence[str]
@@ -75,7 +75,7 @@ def machine() -> dict[str, str]:
 
 
 def write(sections: list[Section], facts: dict[str, str], markdown: Path | None, data: Path | None) -> str:
-    """The report as markdown; also written to the files that are named."""
+    """The report as markdown. Also written to the named files."""
     head = "; ".join(f"{name}: {value}" for name, value in facts.items())
     text = "\n\n".join([head, *(section.markdown() for section in sections)]) + "\n"
     if markdown is not None:

@@ -1,8 +1,7 @@
-"""An engine in a process of its own, driven line by line: for cold times, peaks of memory, and thread counts that hold
-for a whole process.
+"""An engine in a separate process, driven line by line: for cold times, peak memory, and thread counts that are fixed
+per process.
 
-The parent uses `Worker`; the child runs this module. Requests and replies are JSON objects, one per line.
-"""
+The parent uses `Worker`; the child runs this module. Requests and replies are JSON objects, one per line."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """A fresh process with one engine. `cache` is the folder for what engines keep between processes."""
+    """A fresh process with one engine. `cache` is the folder for data that engines keep between processes."""
 
     def __init__(self, engine: str, threads: int, cache: Path | None = None):
         environment = os.environ | {"POLARS_MAX_THREADS": str(threads)}
@@ -53,12 +52,12 @@ class Worker:
         return self._ask(do="run", number=number, sql=sql, scale=scale)["ms"]
 
     def memory(self) -> int:
-        """The bytes in memory now, with nothing going on in the background and idle memory given back; the peak is
-        counted from here on."""
+        """The bytes in memory now, with background work stopped and idle memory returned. The peak is measured from
+        here on."""
         return self._ask(do="memory")["bytes"]
 
     def peak(self) -> int:
-        """The most bytes that were in memory since `memory`."""
+        """The peak memory in bytes since `memory`."""
         return self._ask(do="peak")["bytes"]
 
     def close(self) -> None:
@@ -102,7 +101,7 @@ class Worker:
 
 
 def serve(engine: Engine, requests: IO[str], answer: Callable[[dict[str, Any]], None]) -> None:
-    """Follow requests until there are no more; an error is an answer too."""
+    """Serve requests until there are no more. An error is sent as a reply."""
     for line in requests:
         request = json.loads(line)
         try:
@@ -132,7 +131,7 @@ def _follow(engine: Engine, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _give_back() -> None:
-    """Return free memory to the system, so that what loading left behind does not hide what a query takes."""
+    """Return free memory to the system, so that memory left from loading does not hide what a query needs."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     try:
@@ -142,7 +141,7 @@ def _give_back() -> None:
 
 
 def reset_peak(process: int) -> int:
-    """Forget the peak of a process's memory; the bytes that it has now."""
+    """Reset the peak memory of a process, and return its current bytes."""
     Path(f"/proc/{process}/clear_refs").write_text("5")
     return status(process, "VmRSS")
 
@@ -156,7 +155,7 @@ def status(process: int, field: str) -> int:
 
 
 def main(name: str, threads: int) -> None:
-    """Open the engine and serve. Replies go where stdout was; whatever else is printed goes to stderr."""
+    """Open the engine and serve. Replies go to the original stdout; everything else that is printed goes to stderr."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
