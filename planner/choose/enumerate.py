@@ -7,7 +7,7 @@ from __future__ import annotations
 from tsql.planner.choose.aggregates import aggregate_step, distinct_step, set_operation_step
 from tsql.planner.choose.asof import asof_step
 from tsql.planner.choose.choice import Choice
-from tsql.planner.choose.joins import join_step
+from tsql.planner.choose.joins import join_step, positional_join_step
 from tsql.planner.choose.ordering import limit_by_step, limit_step, sort_step
 from tsql.planner.choose.recursions import recursive_step, working_step
 from tsql.planner.choose.scans import filter_step, project_step, sample_step, scan_step, series_step, values_step
@@ -16,6 +16,7 @@ from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical.match import Match
+from tsql.planner.logical.positional_join import PositionalJoin
 from tsql.planner.logical.snapshot import SnapshotAggregate
 
 
@@ -32,6 +33,7 @@ class Enumerator(Choice):
         logical.SetOperation: set_operation_step,
         logical.Join: join_step,
         AsofJoin: asof_step,
+        PositionalJoin: positional_join_step,
         logical.Sort: sort_step,
         logical.Limit: limit_step,
         logical.LimitBy: limit_by_step,

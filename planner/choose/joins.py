@@ -17,10 +17,12 @@ from tsql.planner.cost.stats import equalities, matching
 from tsql.planner.hints.constraints import Constraints
 from tsql.planner.hints.join_hints import Broadcasting, Demand, Method
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.positional_join import PositionalJoin
 from tsql.planner.logical.predicates import conjunction
 from tsql.planner.physical.movement import Broadcast, Gather
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.merge_join import MergeJoin, refusal
+from tsql.planner.physical.operators.positional_join import PositionalJoin as PositionalJoinStep
 from tsql.planner.physical.step import Step
 
 NO_DEMAND = Demand()
@@ -160,3 +162,7 @@ def _place(step: Step) -> str:
 
 def _position(node: logical.Join) -> int | None:
     return getattr(node.condition, "position", None)
+
+
+def positional_join_step(choice: Choice, node: PositionalJoin) -> Step:
+    return PositionalJoinStep((choice.step(node.left), choice.step(node.right)))

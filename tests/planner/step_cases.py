@@ -263,6 +263,13 @@ JOINS: dict[str, tuple[str, str]] = {
         "y = asof_join x z kind=left on=(a = c) at=(ts >= ut)",
         "SELECT * FROM x ASOF LEFT JOIN u ON a = c AND ts >= ut",
     ),
+    "by position": (
+        (
+            "y1 = gather x\ny2 = sort y1 by=(ts asc nulls last, a asc nulls last, b asc nulls last)\n"
+            "y3 = gather z\ny4 = sort y3 by=(d asc nulls last)\ny = positional_join y2 y4"
+        ),
+        "SELECT * FROM (SELECT * FROM x ORDER BY ts, a, b) POSITIONAL JOIN (SELECT * FROM u ORDER BY d)",
+    ),
     "then grouped": (
         "y1 = hash_join x z kind=inner on=(a = c) build=right\ny = aggregate y1 by=(c) a=count(*)",
         "SELECT c, count(*) AS a FROM x JOIN u ON a = c GROUP BY c",

@@ -77,6 +77,14 @@ QUERIES = {
     "first rows beside a broadcast": (
         "SELECT count(*), sum(b.v) FROM (SELECT v FROM f ORDER BY v LIMIT 350) a LEFT JOIN f b ON a.v = b.v"
     ),
+    "positional join": (
+        "SELECT a.v, b.v AS other FROM (SELECT v FROM f ORDER BY v) a POSITIONAL JOIN (SELECT v FROM f WHERE k = 1 "
+        "ORDER BY v DESC) b"
+    ),
+    "positional join below a join": (
+        "SELECT count(*), sum(f.v) FROM ((SELECT v FROM f ORDER BY v) a POSITIONAL JOIN (SELECT k AS n FROM t ORDER BY "
+        "k, v) b) JOIN f ON f.k = n"
+    ),
     "asof join": (
         "SELECT a.v, b.v AS before FROM t a ASOF JOIN (SELECT DISTINCT k, v FROM f WHERE v % 3 = 0) b ON a.k "
         "= b.k AND a.v > b.v"

@@ -28,6 +28,7 @@ from tsql.planner.bind.operators import compare, to_boolean
 from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.types import coerce, force_type
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.positional_join import PositionalJoin
 
 if TYPE_CHECKING:
     from tsql.analyze.query import QueryAnalyzer
@@ -120,6 +121,8 @@ class FromAnalyzer:
     def _join(self, left: Joined, join: exp.Join) -> Joined:
         if isinstance(join, ClipJoin):
             return ClipJoins(self, left).join(join)
+        if join.args.get("method") == "POSITIONAL":
+            return self._join_by_position(left, join)
         kind = self._kind(join)
         right, is_lateral = self._beside(left, join.this)
         if is_lateral and kind not in ("inner", "left"):
@@ -134,10 +137,23 @@ class FromAnalyzer:
             return self.combined(kind, left, right, None, is_lateral)
         return JoinCondition(self, kind, left, right, is_lateral).join(on)
 
+    def _join_by_position(self, left: Joined, join: exp.Join) -> Joined:
+        if any(join.args.get(word) for word in ("side", "kind", "on", "using")):
+            raise self.queries.error("a POSITIONAL JOIN takes neither a kind nor ON or USING", join.this)
+        right, is_lateral = self._beside(left, join.this)
+        if is_lateral:
+            raise self.queries.error("the right side of a POSITIONAL JOIN cannot name columns of the left", join.this)
+        if left.scope.life is not None or right.scope.life is not None:
+            raise self.queries.error(
+                "a POSITIONAL JOIN is of plain relations: one with lifetimes is joined per snapshot",
+                join.this,
+                "use JOIN",
+            )
+        plan = PositionalJoin(left.plan, right.plan, position_of(join.this))
+        return Joined(plan, _both("full", left, right))
+
     def _kind(self, join: exp.Join) -> str:
         method, side, kind = (join.args.get(k) or "" for k in ("method", "side", "kind"))
-        if method == "POSITIONAL":
-            raise self.queries.error(f"{method} joins are not supported yet", join.this)
         if (
             kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
             or (side and kind in ("SEMI", "ANTI", "CROSS", "INNER"))
