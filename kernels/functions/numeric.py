@@ -205,6 +205,41 @@ gcd_i64 = routine("gcd_i64", ("i64", "i64"), "i64")(_gcd_body)
 gcd_i128 = routine("gcd_i128", ("i128", "i128"), "i128")(_gcd_body)
 
 
+@routine("binomial", ("i32", "i32"), "i128")
+def binomial_loop(k: Kernel, n: Val, chosen: Val) -> None:
+    """The number of ways to choose from n; -1 if it is too large. Each step divides before it multiplies, so that
+    nothing on the way is larger than the result."""
+    n, chosen = n.to("i64"), chosen.to("i64")
+    few = k.select(chosen < n - chosen, chosen, n - chosen)
+    result, number = k.var(k.i128(1)), k.var(k.i64(1))
+    with k.forever() as loop:
+        loop.stop_if((number.value > few) | (result.value < 0))
+        factor = n - few + number.value
+        common = gcd_i64(k, factor, number.value)
+        factor, divisor = (factor // common).to("i128"), (number.value // common).to("i128")
+        reduced = result.value // divisor
+        result.set(k.select(reduced > k.i128(2**127 - 1) // factor, k.i128(-1), reduced * factor))
+        number.set(number.value + 1)
+    k.ret(result.value)
+
+
+@function(
+    "binom",
+    args=(INTEGER, INTEGER),
+    returns=HUGEINT,
+    lazy=True,
+    can_fail=True,
+    examples=(("binom(5, 2)", 10), ("binom(2, 5)", 0)),
+)
+def binom(k: PipelineKernel, a: Datum, b: Datum) -> Val:
+    n, chosen = a.value, b.value
+    k.fail((n < 0) | (chosen < 0), "binom with negative input is undefined")
+    counts = (chosen >= 0) & (chosen <= n)
+    found = binomial_loop(k, k.select(counts, n, k.i32(0)), k.select(counts, chosen, k.i32(0)))
+    k.fail(found < 0, "Value out of range")
+    return k.select(counts, found, k.i128(0))
+
+
 def _register_divisors() -> None:
     for t, gcd in ((BIGINT, gcd_i64), (HUGEINT, gcd_i128)):
 
