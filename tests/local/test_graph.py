@@ -96,9 +96,13 @@ def test_analyze_tells_which_way_was_taken() -> None:
 
 def test_every_step_is_run_by_a_class_of_its_own() -> None:
     """A step finds its class by its op."""
+<<<<<<< HEAD
     all_steps()
     own = [kind for kind in _subclasses(Step) if kind.__module__.startswith("tsql.")]
     kinds = [kind for kind in own if kind.op and kind.op not in ("input", "working")]
+=======
+    kinds = [kind for kind in _subclasses(Step) if "op" in vars(kind) and kind.op not in ("input", "working")]
+>>>>>>> w-walk
     assert len(kinds) > 20
     for kind in kinds:
         assert issubclass(local_step(kind), LocalStep), kind.op

@@ -54,9 +54,8 @@ def test_how_aggregates_follow(db: Any) -> None:
         in kernels(db, f"SELECT {calls} FROM {SLIDE}")
     )
     own = "LIFETIME(events, start => ts, end => ts + INTERVAL '1 second' * v)"
-    assert (
-        'n=count(*) (removing) s=sum(v) (removing) m=max(v) (heap) t=max("name") (heap) f=sum(x) (tree)'
-        in kernels(db, f"SELECT {calls} FROM {own}")
+    assert 'n=count(*) (removing) s=sum(v) (removing) m=max(v) (heap) t=max("name") (heap) f=sum(x) (tree)' in kernels(
+        db, f"SELECT {calls} FROM {own}"
     )
 
 
