@@ -149,11 +149,11 @@ class Execution:
         return found
 
     def tell(self) -> None:
-        """Pass the kernels' counts to the run, once they are done."""
+        """Hand what the kernels have counted to the run, once they are done."""
         self.states.tell()
 
     def close(self) -> None:
-        """Free what a run that failed, or was abandoned, still holds. No worker runs any more."""
+        """Free what a run that has failed, or was left early, still holds. No worker runs any more."""
         for _, code in list(self.kernels.made.values()):
             code.improve()
         self.states.free_all()
