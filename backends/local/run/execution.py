@@ -149,7 +149,7 @@ class Execution:
         return found
 
     def tell(self) -> None:
-        """Pass the kernels' counts to the run, once they are done."""
+        """Hand what the kernels have counted to the run, once they are done."""
         self.states.tell()
 
     def close(self, improves: bool = True) -> None:

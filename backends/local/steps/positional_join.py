@@ -11,7 +11,7 @@ from tsql.backends.local.lower.local_step import LocalStep, runs
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk, chunk_type
-from tsql.backends.local.spill.spill import AnyChunk
+from tsql.backends.local.run.spill import AnyChunk
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.planner.physical.operators.positional_join import PositionalJoin
 from tsql.planner.physical.step import Step

@@ -3,8 +3,8 @@ window, and a kernel walks them once (kernels/operators/snapshot.py). The kernel
 operators run in the same pass.
 
 Rows that do not fit in memory are partitioned by the hash of the keys, and sorted and walked one partition at a time
-(`spill/windows.py`). The rows of one group are walked together: a group that does not fit is tried in memory, and
-refused if it does not fit."""
+(`spill/windows.py`). The rows of one group are walked together: a group larger than its share is tried
+in memory, and refused if there is not enough."""
 
 from __future__ import annotations
 
