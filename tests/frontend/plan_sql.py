@@ -9,6 +9,7 @@ from tsql.analyze.outer_columns import map_value
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.nodes import Column, Expr, Outer, SortKey, rewrite
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.generating import Series
 from tsql.planner.logical.positional_join import PositionalJoin
 
 
@@ -46,6 +47,10 @@ def plan_sql(node: logical.Node) -> str:
             return f"({plan_sql(node.left)}) {word} ({plan_sql(node.right)})"
         case logical.Join():
             return _join(node)
+        case Series():
+            made = f"{'generate_series' if node.inclusive else 'range'}({', '.join(map(_sql, node.expressions()))})"
+            columns = [*map(quote, node.input.schema.names), f"unnest({made}) AS {quote(node.column)}"]
+            return f"SELECT {', '.join(columns)} FROM {_nested(node.input)}"
         case PositionalJoin():
             return f"SELECT {_names(node)} FROM {_nested(node.left, 'l')} POSITIONAL JOIN {_nested(node.right, 'r')}"
     raise TypeError(f"no SQL for {type(node).__name__}")
