@@ -121,3 +121,16 @@ def test_joins_that_it_cannot_do(line: str, message: str, engines: Any) -> None:
     with pytest.raises(PlanError) as raised:
         tsql.load_plan_text(text).run(engines[0]).arrow()
     assert message in str(raised.value) and "line 5" in str(raised.value)
+
+
+def test_its_table_serves_all_rounds_of_a_recursion() -> None:
+    """The built side does not change from round to round, and is read once."""
+    query = """WITH RECURSIVE r(n) AS (SELECT 0::BIGINT UNION ALL SELECT d FROM r JOIN e ON r.n = e.s)
+        SELECT count(*) AS rounds, max(n) AS last FROM r"""
+    with tsql.connect(threads=2) as db, empty_duckdb() as duck:
+        for engine in (db, duck):
+            engine.execute("CREATE TABLE e AS SELECT range AS s, range + 1000 AS d FROM range(30000)")
+        text = db.sql(query).plan()
+        assert "hash_join" in text
+        merged = tsql.load_plan_text(text.replace("hash_join", "merge_join")).run(db)
+        assert merged.fetchall() == duck.sql(query).fetchall()
