@@ -4,6 +4,7 @@ duplicates."""
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -220,3 +221,30 @@ output abc (a, b, c)
         text.replace("kept = filter ab how=select where=(y < 2)\n", "").replace("hash_join kept", "hash_join ab"),
     ):
         assert set(tsql.load_plan_text(plan).run(db).fetchall()) == expected
+
+
+SHARED_BROADCAST = """plan version 1
+target local shards=2
+
+first  = scan a columns=(k)
+second = scan a columns=(k)
+rows   = scan b columns=(j, y)
+copies = broadcast rows scope=local
+one    = hash_join first copies kind=inner on=(k = j) build=right
+other  = hash_join second copies kind=left on=(k = j) build=right
+both   = union one other
+all    = gather both
+output all (k, y)
+"""
+
+
+@pytest.mark.parametrize("settings", [{}, {"spill_after": 1}], ids=["", "spill"])
+def test_two_joins_build_of_one_broadcast(settings: dict[str, int]) -> None:
+    """Each of them sees all rows."""
+    query = "SELECT k, y FROM a JOIN b ON k = j UNION ALL SELECT k, y FROM a LEFT JOIN b ON k = j"
+    with tsql.connect(threads=2, **settings) as db, empty_duckdb() as duck:
+        for engine in (db, duck):
+            engine.execute("CREATE TABLE a AS SELECT range AS k FROM range(1000)")
+            engine.execute("CREATE TABLE b AS SELECT range * 2 AS j, range AS y FROM range(400)")
+        found = tsql.load_plan_text(SHARED_BROADCAST).run(db).fetchall()
+        assert Counter(found) == Counter(duck.sql(query).fetchall())

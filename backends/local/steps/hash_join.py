@@ -72,7 +72,8 @@ class HashJoinStep(LocalStep[HashJoin]):
             probed, probe_keys = x.hosts.calls(step, x.flow(node.inputs[1 - at]), probe_keys)
             return x.part(Joins).probed(replace(kept[0], probed=probed, probe_keys=probe_keys), kept[1])
         below, schema = node.inputs[at], node.inputs[at].step.schema
-        is_shared = isinstance(below.step, Broadcast) and below.step.scope == "local"
+        # Rows that several joins build of are collected once by the broadcast: a scan can be read only once.
+        is_shared = isinstance(below.step, Broadcast) and below.step.scope == "local" and not below.is_shared
         built, build_keys = x.hosts.calls(step, x.flow(below.inputs[0] if is_shared else below), build_keys)
         probed, probe_keys = x.hosts.calls(step, x.flow(node.inputs[1 - at]), probe_keys)
         is_shared = is_shared or built.replicated or (built.data.shards == 1 and probed.data.shards == 1)

@@ -139,7 +139,8 @@ class BroadcastStep(LocalStep[Broadcast]):
 
     @classmethod
     def lower(cls, step: Broadcast, inputs: tuple[Node, ...], about: Lowering) -> Shape:
-        if all(is_built(step, user) for user in about.users_of(step)):
+        users = about.users_of(step)
+        if len(users) == 1 and is_built(step, users[0]):
             return Shape()
         pipes = () if inputs[0].is_in_columns else (Pipe("collect", described(step)),)
         return Shape(source=f"rows of {step.name}", pipes=pipes)
