@@ -23,7 +23,8 @@ from tsql.analyze.macros import expand_macros
 from tsql.analyze.named import deallocate, execute, prepare
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.scope import AnalyzedRelation, unread_star
-from tsql.analyze.select import left_out, project
+from tsql.analyze.select import project
+from tsql.analyze.select_items import left_out
 from tsql.analyze.time.refuse import check_time
 from tsql.analyze.time.sequenced import finished
 from tsql.analyze.time.streams import create_stream
