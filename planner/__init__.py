@@ -63,8 +63,9 @@ def build(
     wanted.locate(plan)
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
     root = enforce(enumerator.plan(plan.input), shards, scope)
-    if settings.optimizer and scope == "local":
-        root = with_progress(root, enumerator.estimator, settings.memory_limit)
+    if settings.optimizer:
+        if scope == "local":
+            root = with_progress(root, enumerator.estimator, settings.memory_limit)
         root = mark_late(root, enumerator.estimator)
     if relied.on:
         root = with_filled(root)

@@ -46,7 +46,9 @@ def candidates(
             break
         choices = waiting.popleft()
         plan, enumerator = build(query, settings, text, target, shards, hints, costs, choices)
-        found.setdefault(plan.text(), Candidate(plan, Estimator(plan.shards, costs).total(plan.root), not choices))
+        found.setdefault(
+            plan.text(), Candidate(plan, Estimator(plan.shards, costs, target == "spark").total(plan.root), not choices)
+        )
         taken = tuple(how for how, _ in enumerator.taken)
         for index in range(len(choices), len(taken)):
             waiting += [(*taken[:index], other) for other in enumerator.taken[index][1] if other != taken[index]]

@@ -7,22 +7,24 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tsql.backends.backend import Backend
 from tsql.backends.local.kernel_store import KernelStore
-from tsql.backends.local.run.dataset import ChunkData, Dataset
-from tsql.backends.local.run.entry import chunk_columns
 from tsql.backends.local.run.execution import Execution
-from tsql.backends.local.run.flow import Flow
 from tsql.backends.run import Run
-from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
-from tsql.backends.spark.stages import Stages, collect_rows, union
+from tsql.backends.spark.limits import rows_asked
+from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.start import start
-from tsql.backends.spark.wire import decode_chunks
+from tsql.backends.spark.transport.transport import Transport
+from tsql.backends.spark.wire import decode_batches
+from tsql.planner.physical.movement import Gather
 from tsql.planner.physical.step import PhysicalPlan
+
+WAVE = 4
+"""Partitions of a result per core that are collected at a time."""
 
 
 class SparkBackend(Backend):
@@ -31,41 +33,58 @@ class SparkBackend(Backend):
     name = "spark"
     target = "spark"
 
-    def __init__(self, session: SparkSession | str):
+    def __init__(self, session: SparkSession | Transport | str):
         self.kernels = KernelStore()
         """The kernels of the parts of plans that run here, on the driver."""
-        self.spark, self._ours = start(session) if isinstance(session, str) else (session, False)
+        self._ours = False
+        if isinstance(session, str):
+            session, self._ours = start(session)
+        self.spark: Any = session
+        self.transport = session if isinstance(session, Transport) else _transport(session)
 
     @property
     def shards(self) -> int:
         """The default number of shards of a plan: the tasks that the cluster runs at a time."""
-        return max(1, self.spark.sparkContext.defaultParallelism)
+        return self.transport.cores
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan."""
-        cut = Cut(plan)
-        jobs = Jobs(self.spark, run)
         begun = time.perf_counter()
-        inputs: dict[int, Dataset | Flow] = {}
-        entries = cut.entries(plan.root, on_driver=True)
-        if entries:
-            stages = Stages(self.spark, cut, run, jobs)
-            try:
-                rows = collect_rows(union([stages.gathered(step) for step in entries]), jobs)
-            finally:
-                stages.close()
-            counts.collect(stages.tallies, run)
-            for step in entries:
-                mine = sorted((row for row in rows if row[1] == step.name), key=lambda row: row[2])
-                columns = chunk_columns(step.schema)
-                chunks = [chunk for _, _, place, blob in mine for chunk in decode_chunks(blob, len(columns), place)]
-                inputs[id(step)] = Flow(ChunkData(columns, [chunks], run.settings.batch_rows), step.schema)
-            run.done_rows = run.total_rows or run.done_rows
-        run.timings_ms["cluster"] = (time.perf_counter() - begun) * 1000
+        cut, jobs = Cut(plan), Jobs(self.transport, run)
+        stages = Stages(self.transport, cut, run, jobs)
         kernels = self.kernels.of(plan)
-        execution = Execution(run, kernels, inputs=inputs)
         before = kernels.compile_ms
         try:
+            entries = cut.entries(plan.root, on_driver=True)
+            if entries == [plan.root] and isinstance(plan.root, Gather):
+                yield from self._streamed(stages, jobs, plan, run)
+            else:
+                yield from self._finished(stages, plan, run, Execution(run, kernels, inputs={}))
+        finally:
+            stages.close()
+            jobs.tallies.tell(run)
+            run.done_rows = run.total_rows or run.done_rows
+            run.timings_ms["compile"] = kernels.compile_ms - before
+            run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
+
+    def _streamed(self, stages: Stages, jobs: Jobs, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
+        """The rows of the last stage, partition by partition, as they are computed."""
+        stages.collect_broadcasts(plan.root)
+        rows = stages.result()
+        partitions = list(range(self.transport.partitions(rows)))
+        size = WAVE * self.transport.cores
+        waves = iter([partitions[start : start + size] for start in range(0, len(partitions), size)])
+        for found in jobs.waves(rows, waves):
+            for row in sorted(found, key=lambda row: row[2]):
+                for batch in decode_batches(row[3]):
+                    run.check()
+                    yield batch
+
+    def _finished(self, stages: Stages, plan: PhysicalPlan, run: Run, execution: Execution) -> Iterator[pa.RecordBatch]:
+        """The result of the steps behind `gather`, over the rows of the cluster."""
+        try:
+            entries = stages.cut.entries(plan.root, on_driver=True)
+            execution.inputs.update(stages.collected(entries, rows_asked(plan.root, entries, run)))
             with plan.deep():
                 for batch in execution.batches(plan):
                     run.check()
@@ -73,16 +92,18 @@ class SparkBackend(Backend):
         finally:
             execution.tell()
             execution.close(improves=False)
-            run.timings_ms["compile"] = kernels.compile_ms - before
-            run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
 
     def run_all(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
-        """As `run`: all rows are collected from the cluster before the first batch in any case."""
+        """As `run`."""
         return self.run(plan, run)
 
-    def frame(self, plan: PhysicalPlan, run: Run) -> DataFrame:
+    def frame(self, plan: PhysicalPlan, run: Run) -> Any:
         """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
-        return Stages(self.spark, Cut(plan), run, Jobs(self.spark, run)).result()
+        from tsql.backends.spark.transport.frames import FrameTransport
+
+        transport = FrameTransport(self.spark)
+        stages = Stages(transport, Cut(plan), run, Jobs(transport, run), lazy=True)
+        return transport.result(*stages.frame(), plan)
 
     def close(self) -> None:
         """Free the kernels, and stop the session if it was started here."""
@@ -90,6 +111,12 @@ class SparkBackend(Backend):
         if self._ours:
             self._ours = False
             self.spark.stop()
+
+
+def _transport(session: Any) -> Transport:
+    from tsql.backends.spark.transport.rdd import RddTransport
+
+    return RddTransport(session)
 
 
 def source_of(frame: Any, name: str) -> Any:

@@ -31,6 +31,7 @@ class Cut:
                 or crosses(step)
                 or (not isinstance(step, Gather) and any(self.in_tasks[id(i)] for i in step.inputs))
             )
+        self.rounds = loose_tables(plan.root)
         check_rounds(plan, self.in_tasks)
         self.properties = task_properties(plan, self.in_tasks)
         check_scopes(plan, self.properties)
@@ -55,7 +56,8 @@ class Cut:
     def _enters(self, step: Step, on_driver: bool) -> bool:
         if on_driver:
             return self.in_tasks[id(step)] or (isinstance(step, Gather) and self.in_tasks[id(step.inputs[0])])
-        return isinstance(step, Scan) or crosses(step) or not self.in_tasks[id(step)]
+        # The rounds of a recursion run where the recursion does.
+        return isinstance(step, Scan) or crosses(step) or not (self.in_tasks[id(step)] or self.rounds[id(step)])
 
     def shards(self, step: Step) -> int:
         """The number of shards that the rows of an entry are spread over."""

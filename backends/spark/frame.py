@@ -22,6 +22,9 @@ from tsql.planner.physical.step import PhysicalPlan
 class FrameSource:
     """A DataFrame as a table. The Spark backend reads it in tasks; other backends collect the columns they need."""
 
+    in_cluster = True
+    """Its rows are spread over a cluster: no single machine has them."""
+
     def __init__(self, frame: DataFrame, name: str = "the DataFrame"):
         self.frame, self.name = frame, name
         try:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-
 from tsql.backends import Run
-from tsql.kernels.expr.errors import ExecutionError, TsqlError
+from tsql.backends.spark.failures import translated
+from tsql.backends.spark.tally import Tallies
+from tsql.backends.spark.transport.transport import Rows, Transport
+from tsql.backends.spark.wire import Row, about, decode_error
 
 WAIT_SECONDS = 0.02
 
@@ -20,67 +21,101 @@ WAIT_SECONDS = 0.02
 class Jobs:
     """The actions of one run. They run in separate threads, so that the caller sees a cancellation at once."""
 
-    def __init__(self, spark: SparkSession, run: Run):
-        self.spark, self.run = spark, run
+    def __init__(self, transport: Transport, run: Run):
+        self.transport, self.run = transport, run
         self.group = f"tsql-{uuid.uuid4().hex}"
+        self.tallies = Tallies()
 
-    def collect(self, frame: DataFrame) -> pa.Table:
-        """All rows of a DataFrame."""
-        done = threading.Event()
-        outcome: dict[str, Any] = {}
+    def collect(self, rows: Rows, partitions: list[int] | None = None) -> list[Row]:
+        """All rows, or those of some partitions."""
+        return self.collect_all([rows], None if partitions is None else [partitions])[0]
 
-        def work() -> None:
-            try:
-                # Without the interrupt, a task would continue in its Python worker and keep its core busy.
-                self.spark.sparkContext.setJobGroup(self.group, "tsql", interruptOnCancel=True)
-                outcome["table"] = frame.toArrow()
-            except BaseException as error:  # noqa: B036 - handed to the caller's thread, which raises it
-                outcome["error"] = error
-            finally:
-                done.set()
+    def collect_all(self, several: list[Rows], partitions: list[list[int]] | None = None) -> list[list[Row]]:
+        """The rows of each, computed side by side."""
+        wanted = partitions or [list(range(self.transport.partitions(rows))) for rows in several]
+        works = [partial(self._rows, rows, which) for rows, which in zip(several, wanted, strict=True)]
+        return [self.sorted_out(found) for found in self._together(works)]
 
-        self.run.check()
-        threading.Thread(target=work, name="tsql-spark", daemon=True).start()
+    def _rows(self, rows: Rows, partitions: list[int]) -> list[Row]:
+        return list(self.transport.collect(rows, partitions, self.group))
+
+    def waves(self, rows: Rows, waves: Iterator[list[int]]) -> Iterator[list[Row]]:
+        """The rows of a wave of partitions after the other. The next wave runs while the rows of one are used."""
+        pending = self._begin(rows, waves)
         try:
-            while not done.wait(WAIT_SECONDS):
-                self.run.check()
+            while pending is not None:
+                found = self.sorted_out(self._wait(pending))
+                pending = self._begin(rows, waves)
+                yield found
+        finally:
+            if pending is not None:
+                self.cancel()
+
+    def _begin(self, rows: Rows, waves: Iterator[list[int]]) -> _Action | None:
+        which = next(waves, None)
+        if which is None:
+            return None
+        self.run.check()
+        return _Action(partial(self._rows, rows, which))
+
+    def _together(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
+        self.run.check()
+        actions = [_Action(work) for work in works]
+        try:
+            return [self._wait(action) for action in actions]
         except BaseException:
             self.cancel()
             raise
-        if "error" in outcome:
+
+    def _wait(self, action: _Action) -> Any:
+        try:
+            while True:
+                try:
+                    ok, found = action.outcome.get(timeout=WAIT_SECONDS)
+                    break
+                except queue.Empty:
+                    self.run.check()
+        except BaseException:
+            self.cancel()
+            raise
+        if not ok:
             self.run.check()
-            raise translated(outcome["error"])
-        return outcome["table"]
+            raise translated(found)
+        return found
+
+    def sorted_out(self, found: list[Row]) -> list[Row]:
+        """The rows that belong to steps. Raises the first error among the others."""
+        kept = []
+        for row in found:
+            if row[1] is not None:
+                kept.append(row)
+                continue
+            told = about(row[3])
+            if "tally" in told:
+                self.tallies.add(told["tally"])
+            else:
+                error = decode_error(row[3])
+                if error is not None:
+                    raise error
+        return kept
 
     def cancel(self) -> None:
         """Cancel the jobs of this run. Spark stops the tasks."""
         threading.Thread(
-            target=self.spark.sparkContext.cancelJobGroup, args=(self.group,), name="tsql-spark-cancel", daemon=True
+            target=self.transport.cancel, args=(self.group,), name="tsql-spark-cancel", daemon=True
         ).start()
 
 
-def translated(error: BaseException) -> BaseException:
-    """A Spark failure as one message. The full report is kept as its cause."""
-    if isinstance(error, TsqlError) or not isinstance(error, PySparkException | Py4JError):
-        return error
-    failure = ExecutionError(
-        f"the Spark job failed: {_reason(str(error))}", hint="the driver's log and the executors' logs have the details"
-    )
-    failure.__cause__ = error
-    return failure
+class _Action:
+    """Work in a thread of its own."""
 
+    def __init__(self, work: Callable[[], Any]):
+        self.outcome: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
-def _reason(text: str) -> str:
-    """The line of a report that says what happened: the last line of a Python traceback, or else the first line."""
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
-    traceback = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    if traceback:
-        for line in lines[traceback[-1] + 1 :]:
-            head = line.split(":", 1)[0]
-            if (
-                head.replace(".", "").replace("_", "").isalnum()
-                and not line.startswith(("File ", "at "))
-                and ":" in line
-            ):
-                return line
-    return lines[0] if lines else "no reason given"
+        def run() -> None:
+            try:
+                self.outcome.put((True, work()))
+            except BaseException as error:  # noqa: B036 - handed to the caller's thread, which raises it
+                self.outcome.put((False, error))
+
+        threading.Thread(target=run, name="tsql-spark", daemon=True).start()

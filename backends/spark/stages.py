@@ -1,49 +1,60 @@
-"""Builds the DataFrames of a run on the driver: one `mapInArrow` per part of the plan, with rows placed by shard in
-between."""
+"""Builds the stages of a run on the driver: what the tasks of each part are given, and how rows move in between.
+
+A stage is one part of the plan over all its shards. Rows enter it in five ways (`Entry`): as splits of files that the
+task reads, as rows that the driver sends with the task, as rows that a movement has placed, as the partitions of a
+DataFrame, or as rows that each worker computes for itself. Movement inside of a plan is movement inside of one Spark
+job. Only a broadcast with how=collect is a job of its own, and such jobs run side by side.
+
+With `lazy`, nothing runs while stages are built: a DataFrame of `to_spark` computes its plan at each action. Rows of a
+broadcast are then sent to every shard by the tasks that compute them, and what follows `gather` runs in one task."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Iterator
-from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from tsql.backends import Run
-from tsql.backends.io import tell_lost
+from tsql.backends.io import Split, tell_lost
 from tsql.backends.io.open import portable
-from tsql.backends.local.run.dataset import SourceData
-from tsql.backends.local.run.entry import facts_of
-from tsql.backends.spark import counts
+from tsql.backends.local.run.dataset import ChunkData, Dataset, SourceData
+from tsql.backends.local.run.entry import chunk_columns, facts_of
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.spark.cut import Cut
-from tsql.backends.spark.frame import FrameSource, spark_schema
+from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.jobs import Jobs
-from tsql.backends.spark.task import Entry, StagePart, run_frame, run_part
+from tsql.backends.spark.part import Entry, StagePart
+from tsql.backends.spark.splits import dealt, split_bytes, tasks_for
+from tsql.backends.spark.transport.transport import Given, Rows, TaskWork, Transport
 from tsql.backends.spark.wire import (
-    WIRE,
     Row,
-    decode_error,
+    decode_chunks,
     encode_batches,
+    encode_chunks,
     encode_value,
     expression_nodes,
-    wire_rows,
-    wire_table,
 )
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.expr.nodes import Parameter
 from tsql.planner.physical.movement import Broadcast, Gather, Movement
 from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.operators.values import Values
 from tsql.planner.physical.step import Step
+
+SENT_BYTES = 1 << 20
+"""Blobs of a broadcast up to this size go with the task; larger ones are a broadcast of Spark."""
 
 
 class Stages:
-    """The DataFrames of one run of one plan."""
+    """The stages of one run of one plan."""
 
-    def __init__(self, spark: SparkSession, cut: Cut, run: Run, jobs: Jobs):
-        self.spark, self.cut, self.run, self.jobs = spark, cut, run, jobs
+    def __init__(self, transport: Transport, cut: Cut, run: Run, jobs: Jobs, lazy: bool = False):
+        self.transport, self.cut, self.run, self.jobs, self.lazy = transport, cut, run, jobs, lazy
         travelling = cut.travelling()
         nodes = list(expression_nodes(travelling.root))
         kinds = {node.name: str(node.type) for node in nodes if isinstance(node, Parameter)}
@@ -55,44 +66,70 @@ class Stages:
             "parameters": {name: encode_value(run.parameters[name]) for name in kinds},
             "parameter_types": kinds,
             "settings": {
-                "threads": 1,
                 "shards": 1,
                 "memory_limit": settings.memory_limit,
                 "batch_rows": settings.batch_rows,
                 "equal_hashes": settings.equal_hashes,
+                "temp_directory": settings.temp_directory,
+                "spill_after": settings.spill_after,
+                "tasks_per_machine": max(1, transport.cores // transport.executors),
             },
             "wall_clock": run.wall_clock,
+            "profile": run.profile,
         }
-        self.tallies = counts.accumulator(spark.sparkContext)
-        self.moved: dict[int, DataFrame] = {}
-        self.users = self._users()
+        self.count = 0
+        self.moved: dict[int, Rows] = {}
+        self.made: list[Rows] = []
+        self.blobs: dict[int, list[Any]] = {}
         self.kept: list[Any] = []
 
     def close(self) -> None:
         """Release what the cluster keeps for this run."""
         for one in self.kept:
-            one.unpersist()
+            one.destroy()
+        self.transport.free(self.made)
 
-    def gathered(self, step: Step) -> DataFrame:
+    def gathered(self, step: Step, most: int | None = None) -> Rows:
         """The rows of a step for the driver."""
         top = step.inputs[0] if isinstance(step, Gather) else step
-        return self._stage(top, step if isinstance(step, Gather) else None, 1)
+        return self._stage(top, step if isinstance(step, Gather) else None, 1, most=most)
 
-    def result(self) -> DataFrame:
-        """The result of the plan as a DataFrame with its own columns. Steps after `gather` run in one task."""
-        plan, cut = self.cut.plan, self.cut
-        top = plan.root
-        while isinstance(top, Gather) and cut.in_tasks[id(top.inputs[0])]:
+    def result(self, most: int | None = None) -> Rows:
+        """The result of a plan whose last step is a gather, as its own columns."""
+        plan = self.cut.plan
+        return self._stage(self._last(), None, 1, output=(plan.columns, plan.names), most=most)
+
+    def frame(self) -> tuple[Rows, TaskWork]:
+        """What the last stage of a DataFrame reads, and its work."""
+        plan = self.cut.plan
+        return self._entering(self._last(), None, 0, output=(plan.columns, plan.names))
+
+    def _last(self) -> Step:
+        top = self.cut.plan.root
+        while isinstance(top, Gather) and self.cut.in_tasks[id(top.inputs[0])]:
             top = top.inputs[0]
-        return self._stage(top, None, 1, output=(plan.columns, plan.names))
+        return top
 
-    def _users(self) -> dict[int, int]:
-        """The number of steps that read the rows of each movement."""
-        users: dict[int, int] = {}
-        for step in self.cut.plan.root.walk():
-            for child in step.inputs:
-                users[id(child)] = users.get(id(child), 0) + 1
-        return users
+    def collect_broadcasts(self, top: Step) -> None:
+        """Run the jobs of all broadcasts that the driver must collect, each beside its siblings."""
+        waiting = [step for step in top.walk() if self._is_collected(step) and id(step) not in self.blobs]
+        while waiting:
+            ready = [
+                step
+                for step in waiting
+                if not any(other is not step and any(s is other for s in step.inputs[0].walk()) for other in waiting)
+            ]
+            in_tasks = [step for step in ready if self.cut.in_tasks[id(step.inputs[0])]]
+            stages = [self._stage(step.inputs[0], step, 1) for step in in_tasks]
+            for step, rows in zip(in_tasks, self.jobs.collect_all(stages), strict=True):
+                self.blobs[id(step)] = [row[3] for row in sorted(rows, key=lambda row: row[2])]
+            for step in ready:
+                if not self.cut.in_tasks[id(step.inputs[0])]:
+                    self.blobs[id(step)] = self._driven(step.inputs[0])
+            waiting = [step for step in waiting if id(step) not in self.blobs]
+
+    def _is_collected(self, step: Step) -> bool:
+        return isinstance(step, Broadcast) and step.scope == "global" and step.how not in ("read", "send")
 
     def _stage(
         self,
@@ -100,146 +137,236 @@ class Stages:
         movement: Step | None,
         targets: int,
         output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
-    ) -> DataFrame:
+        most: int | None = None,
+    ) -> Rows:
         """The rows of `top`, sent where `movement` says."""
-        on_driver = not self.cut.in_tasks[id(top)]
-        steps = self.cut.entries(top, on_driver)
-        copied = self.cut.properties[id(top)].replicated
-        entries = [self._entry(step) for step in steps]
+        found = self.transport.computed(*self._entering(top, movement, targets, output, most))
+        self.made.append(found)
+        return found
+
+    def _entering(
+        self,
+        top: Step,
+        movement: Step | None,
+        targets: int,
+        output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
+        most: int | None = None,
+    ) -> tuple[Rows, TaskWork]:
+        """The rows that enter the stage of `top`, and the work of its tasks."""
+        steps = self.cut.entries(top, not self.cut.in_tasks[id(top)])
+        entries, rows, given, shared = self._inputs(steps)
+        self.count += 1
         part = StagePart(
+            stage=self.count,
             top=top.name,
             movement=None if movement is None else movement.name,
             targets=targets,
             entries=entries,
             output=output,
-            one_copy=copied,
+            one_copy=bool(self.cut.properties[id(top)].replicated),
+            most=most,
             **self.common,
         )
-        schema = WIRE if output is None else spark_schema(self.cut.plan)
+        return rows, TaskWork(part.encode(), given, shared)
+
+    def _inputs(self, steps: list[Step]) -> tuple[list[Entry], Rows, Given, dict[str, Any]]:
+        """Entries of a part, the rows that are in partitions already, those of the driver, and those for all tasks."""
         if len(steps) == 1 and isinstance(steps[0], Scan) and isinstance(steps[0].source, FrameSource):
-            return self._frame(steps[0]).mapInArrow(partial(run_frame, part.encode(), self.tallies), schema)
-        rows, broadcasts = self._rows(steps, on_driver)
-        return rows.mapInArrow(partial(run_part, part.encode(), broadcasts, self.tallies), schema)
-
-    def _entry(self, step: Step) -> Entry:
-        if not isinstance(step, Scan):
-            return Entry(step.name, "chunks")
-        if isinstance(step.source, FrameSource):
-            return Entry(step.name, "chunks")
-        if isinstance(step.source, BlockTable):
-            return Entry(step.name, "table", facts=_block_facts(step))
-        data = SourceData(step.source, step.columns, step.where, 1, 0, self.run)
-        description = portable(step.source)
-        return Entry(step.name, "table" if description is None else "splits", description, facts_of(data))
-
-    def _rows(self, steps: list[Step], on_driver: bool) -> tuple[DataFrame, dict[str, Any]]:
-        """The rows that enter a part, each in the partition of its shard, and what is broadcast to all of them."""
-        local: list[Row] = []
-        frames: list[DataFrame] = []
-        broadcasts: dict[str, Any] = {}
-        # What is broadcast goes to wherever the other rows are: beside rows in one shard there is one task.
-        spread = [step for step in steps if not isinstance(step, Broadcast)] or steps
-        shards = 1 if on_driver else max((self.cut.shards(step) for step in spread), default=1)
+            (scan,) = steps
+            return [Entry(scan.name, "frame")], self.transport.frame(scan.source.select(scan.columns)), {}, {}
+        scans = [step for step in steps if isinstance(step, Scan) and not isinstance(step.source, FrameSource)]
+        sources = {id(scan): self._scanned(scan) for scan in scans}
+        placed = [step for step in steps if self._is_placed(step)]
+        tasks = self._tasks(placed, scans, sources)
+        given: Given = {}
+        shared: dict[str, Any] = {}
+        entries: list[Entry] = []
+        moved: list[Rows] = []
         for step in steps:
-            if isinstance(step, Scan):
-                if isinstance(step.source, FrameSource):
-                    frames.append(self._framed(step, shards))
-                else:
-                    local += self._scan_rows(step, shards)
+            if id(step) in sources:
+                entry, splits = sources[id(step)]
+                entries.append(entry)
+                for shard, row in self._scan_rows(step, splits, tasks):
+                    given.setdefault(shard, []).append(row)
             elif isinstance(step, Broadcast):
-                broadcasts[step.name] = self._broadcast(step)
+                entries.append(self._broadcast(step, tasks, moved, shared))
+            elif self._is_placed(step):
+                entries.append(Entry(step.name, "chunks"))
+                moved.append(self._moved(step))
             else:
-                frames.append(self._moved(step))
-        if broadcasts or not steps:
-            local += [(shard, None, 0, b"") for shard in range(shards)]
-        if local or not frames:
-            frames.append(self.spark.createDataFrame(wire_table(local), WIRE))
-        rows = union(frames)
-        # A scan's shard is one row: Spark spreads so few rows evenly by itself, and a shuffle would only cost time.
-        alone = (
-            len(frames) == 1
-            and local
-            and len({row[0] for row in local}) == len(local) <= self.spark.sparkContext.defaultParallelism
-        )
-        return (rows if alone else rows.repartitionById(shards, "shard")), broadcasts
+                entries.append(Entry(step.name, "chunks"))
+                blobs = self._driven(step)
+                given.setdefault(0, []).extend((0, step.name, n, blob) for n, blob in enumerate(blobs))
+        if moved:
+            return entries, self.transport.placed(moved, tasks), given, shared
+        return entries, self.transport.given([given.get(task, []) for task in range(tasks)]), {}, shared
 
-    def _moved(self, step: Step) -> DataFrame:
+    def _is_placed(self, step: Step) -> bool:
+        """Whether the rows of an entry come out of other tasks."""
+        if isinstance(step, Broadcast):
+            return False
+        if isinstance(step, Scan):
+            return isinstance(step.source, FrameSource)
+        return self.cut.in_tasks[id(step)] or self.lazy or self._depends_on_tasks(step)
+
+    def _depends_on_tasks(self, step: Step) -> bool:
+        return any(self.cut.in_tasks[id(below)] for below in step.walk())
+
+    def _tasks(self, placed: list[Step], scans: list[Scan], sources: dict[int, Any]) -> int:
+        """The number of tasks of a stage. Rows that were placed decide, otherwise the bytes of the scans."""
+        if placed:
+            return max(self.cut.shards(step) for step in placed)
+        wide = [scan for scan in scans if self.cut.properties[id(scan)].shards > 1]
+        if not wide:
+            return 1
+        splits = [split for scan in wide for split in sources[id(scan)][1] or ()]
+        if any(sources[id(scan)][1] is None for scan in wide) or not splits:
+            return self.cut.plan.shards
+        total = sum(split_bytes(split, scan.schema) for scan in wide for split in sources[id(scan)][1])
+        return tasks_for(total, len(splits), self.cut.plan.shards)
+
+    def _scanned(self, scan: Scan) -> tuple[Entry, list[Split] | None]:
+        """The entry of a scan, and its splits if tasks read them; None if the driver sends its rows."""
+        source = scan.source
+        if isinstance(source, BlockTable):
+            return Entry(scan.name, "table", facts=_block_facts(scan)), None
+        data = SourceData(source, scan.columns, scan.where, 1, 0, self.run)
+        description = portable(source)
+        known = [split.rows for split in data.splits]
+        if data.splits and all(rows is not None for rows in known):
+            self.run.total_rows = (self.run.total_rows or 0) + sum(known)
+        if description is None:
+            return Entry(scan.name, "table", facts=facts_of(data)), None
+        paths = getattr(source, "paths", ())
+        files = hashlib.blake2b("\0".join(map(str, paths)).encode(), digest_size=12).hexdigest()
+        entry = Entry(scan.name, "splits", description, facts_of(data), scan.late, files)
+        return entry, list(data.splits)
+
+    def _scan_rows(self, scan: Scan, splits: list[Split] | None, tasks: int) -> Iterator[tuple[int, Row]]:
+        """(task, row) pairs: the splits that each task reads, or rows of a table in memory."""
+        if splits is not None:
+            for task, mine in enumerate(dealt(splits, min(tasks, len(splits))) if splits else ()):
+                yield task, (task, scan.name, 0, json.dumps([_plain(split) for split in mine]).encode())
+            return
+        for number, (task, blob) in enumerate(_dealt(self._table_batches(scan), tasks)):
+            yield task, (task, scan.name, number, blob)
+
+    def _table_batches(self, scan: Scan) -> list[pa.RecordBatch]:
+        """The rows of a table in the driver's memory."""
+        source = scan.source
+        if isinstance(source, BlockTable):
+            if scan.columns:
+                return list(source.batches(scan.columns))
+            return [pa.RecordBatch.from_arrays([pa.nulls(source.rows)], ["rows"])]
+        splits = source.splits(scan.columns, scan.where)
+        found = [_with_rows(batch) for split in splits for batch in source.read(split, scan.columns)]
+        tell_lost(source, scan.columns, self.run)
+        return found
+
+    def _broadcast(self, step: Broadcast, tasks: int, moved: list[Rows], shared: dict[str, Any]) -> Entry:
+        """The entry of a broadcast."""
+        if step.how in ("read", "send"):
+            return self._read(step, shared)
+        if self.lazy and not isinstance(step.inputs[0], Values):
+            moved.append(self._sent_by_tasks(step, tasks))
+            return Entry(step.name, "chunks")
+        if id(step) not in self.blobs:
+            self.collect_broadcasts(step)
+        shared[step.name] = self._shared(self.blobs[id(step)])
+        return Entry(step.name, "chunks")
+
+    def _sent_by_tasks(self, step: Broadcast, tasks: int) -> Rows:
+        """The rows of a broadcast in every shard, by movement inside of the job."""
+        below = step.inputs[0]
+        if self.cut.in_tasks[id(below)]:
+            return self._stage(below, step, tasks)
+        return self._stage(below, step, tasks)
+
+    def _read(self, step: Broadcast, shared: dict[str, Any]) -> Entry:
+        """Rows that each worker computes for itself from whole sources."""
+        below = []
+        for leaf in step.inputs[0].walk():
+            if not isinstance(leaf, Scan):
+                continue
+            entry, splits = self._scanned(leaf)
+            if splits is None:
+                shared[leaf.name] = self._shared(list(encode_batches(self._table_batches(leaf))))
+                below.append(entry)
+            else:
+                below.append(Entry(**{**entry.__dict__, "splits": [_plain(split) for split in splits]}))
+        return Entry(step.name, "read", below=below)
+
+    def _shared(self, blobs: list[Any]) -> Any:
+        if sum(len(blob) for blob in blobs) <= SENT_BYTES:
+            return [bytes(blob) for blob in blobs]
+        found = self.transport.share([bytes(blob) for blob in blobs])
+        self.kept.append(found)
+        return found
+
+    def _moved(self, step: Step) -> Rows:
         """The rows that a movement between tasks, or a step with one shard, sends to its users. Computed once for all
         of them."""
         if id(step) not in self.moved:
-            if isinstance(step, Movement):
-                frame = self._stage(step.inputs[0], step, step.shards or self.cut.plan.shards)
+            if isinstance(step, Scan):
+                self.moved[id(step)] = self._framed(step)
+            elif isinstance(step, Movement):
+                self.moved[id(step)] = self._stage(step.inputs[0], step, step.shards or self.cut.plan.shards)
             elif self.cut.in_tasks[id(step)] or (isinstance(step, Gather) and self.cut.in_tasks[id(step.inputs[0])]):
-                frame = self.gathered(step)
+                self.moved[id(step)] = self.gathered(step)
             else:
-                frame = self._stage(step, None, 1)
-            if self.users.get(id(step), 0) > 1:
-                frame = frame.persist()
-                self.kept.append(frame)
-            self.moved[id(step)] = frame
+                self.moved[id(step)] = self._stage(step, None, 1)
         return self.moved[id(step)]
 
-    def _broadcast(self, step: Step) -> Any:
-        """The blobs of a step, on every machine."""
-        if id(step) not in self.moved:
-            rows = sorted(collect_rows(self._stage(step.inputs[0], step, 1), self.jobs), key=lambda row: row[2])
-            shared = self.spark.sparkContext.broadcast([bytes(row[3]) for row in rows])
-            self.kept.append(shared)
-            self.moved[id(step)] = shared
-        return self.moved[id(step)]
-
-    def _scan_rows(self, step: Scan, shards: int) -> Iterator[Row]:
-        """One row per shard with the splits that it reads, or with rows of a table in memory."""
-        source = step.source
-        if isinstance(source, BlockTable):
-            batches = (
-                source.batches(step.columns)
-                if step.columns
-                else iter([pa.RecordBatch.from_arrays([pa.nulls(source.rows)], ["rows"])])
-            )
-        else:
-            splits = source.splits(step.columns, step.where)
-            known = [s.rows for s in splits]
-            if splits and all(rows is not None for rows in known):
-                self.run.total_rows = (self.run.total_rows or 0) + sum(known)
-            if portable(source) is not None:
-                shards = min(shards, len(splits))
-                for shard in range(shards):
-                    mine = [
-                        [s.order, s.path, s.rows, s.detail]
-                        for s in splits[shard * len(splits) // shards : (shard + 1) * len(splits) // shards]
-                    ]
-                    yield shard, step.name, 0, json.dumps(mine).encode()
-                return
-            batches = (_with_rows(batch) for split in splits for batch in source.read(split, step.columns))
-        for number, (shard, blob) in enumerate(_dealt(list(batches), shards)):
-            yield shard, step.name, number, blob
-        tell_lost(source, step.columns, self.run)
-
-    def _frame(self, step: Scan) -> DataFrame:
-        return step.source.select(step.columns)
-
-    def _framed(self, step: Scan, shards: int) -> DataFrame:
-        """A DataFrame that is unioned with other inputs: its rows become blobs first."""
+    def _framed(self, scan: Scan) -> Rows:
+        """A DataFrame that meets other inputs: its rows become blobs first."""
+        rows = self.transport.frame(scan.source.select(scan.columns))
+        self.count += 1
         part = StagePart(
-            top=step.name, movement=None, targets=shards, entries=[Entry(step.name, "table")], **self.common
+            stage=self.count,
+            top=scan.name,
+            movement=None,
+            targets=self.cut.plan.shards,
+            entries=[Entry(scan.name, "frame")],
+            **self.common,
         )
-        return self._frame(step).mapInArrow(partial(run_frame, part.encode(), self.tallies), WIRE)
+        found = self.transport.computed(rows, TaskWork(part.encode(), {}, {}))
+        self.made.append(found)
+        return found
+
+    def _driven(self, step: Step) -> list[Any]:
+        """The rows of a step that runs on the driver, as blobs."""
+        if id(step) not in self.blobs:
+            self.blobs[id(step)] = list(encode_chunks(self.on_driver(step)))
+        return self.blobs[id(step)]
+
+    def on_driver(self, step: Step) -> list[Any]:
+        """The rows of a step that runs on the driver: rows of tasks that it needs are collected first."""
+        entries = self.cut.entries(step, on_driver=True)
+        execution = Execution(self.run, None, inputs=self.collected(entries))
+        try:
+            with self.cut.plan.deep():
+                lists = execution.chunks(step, 1)
+            execution.tell()
+            return [chunk for one in lists for chunk in one]
+        finally:
+            execution.close(improves=False)
+
+    def collected(self, entries: list[Step], most: dict[int, int] | None = None) -> dict[int, Dataset | Flow]:
+        """The rows of steps in tasks, in the driver's memory."""
+        for step in entries:
+            self.collect_broadcasts(step)
+        stages = [self.gathered(step, (most or {}).get(id(step))) for step in entries]
+        inputs: dict[int, Dataset | Flow] = {}
+        for step, rows in zip(entries, self.jobs.collect_all(stages), strict=True):
+            columns = chunk_columns(step.schema)
+            mine = sorted(rows, key=lambda row: row[2])
+            chunks = [chunk for _, _, place, blob in mine for chunk in decode_chunks(blob, len(columns), place)]
+            inputs[id(step)] = Flow(ChunkData(columns, [chunks], self.run.settings.batch_rows), step.schema)
+        return inputs
 
 
-def union(frames: list[DataFrame]) -> DataFrame:
-    """The rows of all DataFrames."""
-    return reduce(lambda left, right: left.unionAll(right), frames)
-
-
-def collect_rows(frame: DataFrame, jobs: Jobs) -> list[Row]:
-    """The rows of a DataFrame of the wire; raises the first error among them."""
-    found = [row for batch in jobs.collect(frame).to_batches() for row in wire_rows(batch)]
-    for _, name, _, blob in found:
-        error = decode_error(blob) if name is None else None
-        if error is not None:
-            raise error
-    return [row for row in found if row[1] is not None]
+def _plain(split: Split) -> list[Any]:
+    return [split.order, split.path, split.rows, split.detail]
 
 
 def _with_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -258,7 +385,7 @@ def _dealt(batches: list[pa.RecordBatch], shards: int) -> Iterator[tuple[int, by
             if start < stop:
                 mine.append(batch.slice(start, stop - start))
             position += batch.num_rows
-        yield from ((shard, blob) for blob in encode_batches(mine))
+        yield from ((shard, blob.to_pybytes()) for blob in encode_batches(mine))
 
 
 def _block_facts(step: Scan) -> dict[str, Any]:

@@ -36,8 +36,11 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.executor.extraJavaOptions": SMALL_JVM,
+    "spark.python.daemon.module": "tsql.backends.spark.daemon",
+    "spark.python.unix.domain.socket.enabled": "true",
 }
-"""For masters on this machine: nothing listens on a network, the JVMs start fast and leave the cores to the kernels."""
+"""For masters on this machine: nothing listens on a network, the JVMs start fast and leave the cores to the kernels,
+and executors have the packages of this process."""
 
 LOGGING = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console

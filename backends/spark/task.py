@@ -1,302 +1,276 @@
 """What runs in a Spark task: wire rows in, a part of the plan run by a local execution, wire rows out.
 
 Executors import this module and get everything else as plain data (`StagePart`, in JSON): the plan's text, the names of
-the steps at the part's boundaries, parameters and settings. A plan is parsed and compiled once per Python worker. A
-query error is a result: it is sent as a row and raised on the driver, since a retry of the task would fail the same
-way."""
+the steps at the part's boundaries, parameters and settings. A plan is parsed and compiled once per Python worker
+(`kept.py`). A query error is a result: it is sent as a row and raised on the driver, since a retry of the task would
+fail the same way."""
 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+import tempfile
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, field
 from typing import Any
 
 import pyarrow as pa
 
 from tsql.backends import Run, Settings
-from tsql.backends.io import Source, Split, tell_lost
+from tsql.backends.io import Split
 from tsql.backends.io.normalize import normalize
-from tsql.backends.io.open import from_description
 from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.backends.local.run.entry import BatchData, chunk_columns
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
-from tsql.backends.local.run.host import Chunk
-from tsql.backends.local.run.kernels import Kernels
+from tsql.backends.local.run.host import Chunk, machine_limit
+from tsql.backends.local.run.split_data import SplitData
+from tsql.backends.spark import tally
+from tsql.backends.spark.kept import LoadedPart, program_of, settle, shared_rows, source_of
+from tsql.backends.spark.mailbox import Letter, Mailbox
+from tsql.backends.spark.part import Entry, StagePart
 from tsql.backends.spark.wire import (
     Row,
+    about,
     decode_batches,
     decode_chunks,
     decode_error,
     decode_value,
+    encode_batches,
     encode_chunks,
     encode_error,
-    expression_nodes,
     for_spark,
-    wire_batch,
-    wire_rows,
 )
 from tsql.kernels.expr.errors import SourceError, TsqlError
-from tsql.kernels.expr.types import parse_type
-from tsql.kernels.process import forks
-from tsql.kernels.process.quick_dataclass import dataclass
-from tsql.planner.physical.movement import Multicast, Redistribute, Reshard
-from tsql.planner.physical.planfile import parse_plan
+from tsql.planner.physical.movement import Broadcast, Multicast, Redistribute, Reshard
 from tsql.planner.physical.step import PhysicalPlan, Step
 
-KEPT_PLANS = 64
-KEPT_SOURCES = 16
+RESULT_BYTES = 1 << 20
+"""Rows for the driver leave in blobs of about this size."""
+
+WAITING_SHARE = 0.25
+"""The part of a task's memory that its input may take. More of it waits in a file, and the steps of the part spill."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Where rows enter a part. kind: "chunks": blobs of collected rows; "table": blobs of a table in memory; "splits":
-    lists of splits of the source that `description` describes. `facts` are (nullable, bounds) of each column."""
+class Task:
+    """One task of a stage: the part that it runs, its number, and what it was given."""
 
-    name: str
-    kind: str
-    description: dict[str, Any] | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, text: str, number: int, given: list[Row], shared: dict[str, Any], cpus: int = 1):
+        settle()
+        self.part = StagePart.decode(text)
+        self.number, self.given, self.shared = number, given, shared
+        self.program: LoadedPart = program_of(self.part)
+        self.threads = max(1, cpus)
 
-
-@dataclass(frozen=True)
-class StagePart:
-    """One part of a plan, as it goes to the tasks."""
-
-    text: str
-    top: str
-    movement: str | None
-    """The step that says where the rows of `top` go. None: they stay in their shard (of `targets`)."""
-
-    targets: int
-    entries: list[Entry]
-    run: str
-    """Identifies the run: files are opened anew for each."""
-
-    positions: list[int | None]
-    parameters: dict[str, Any]
-    parameter_types: dict[str, str]
-    settings: dict[str, Any]
-    wall_clock: float
-    one_copy: bool = False
-    """The rows are the same on every shard: only those of shard 0 are sent."""
-
-    output: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    """(columns, names) of the result, if rows are sent as columns and not as blobs."""
-
-    def encode(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def decode(text: str) -> StagePart:
-        data = json.loads(text)
-        entries = [Entry(**entry) for entry in data.pop("entries")]
-        output = data.pop("output")
-        return StagePart(
-            entries=entries, output=None if output is None else (tuple(output[0]), tuple(output[1])), **data
-        )
-
-
-@dataclass
-class LoadedPart:
-    """A parsed plan with its steps by name and its compiled kernels."""
-
-    plan: PhysicalPlan
-    steps: dict[str, Step]
-    kernels: Kernels = field(default_factory=Kernels)
-
-
-_programs: OrderedDict[Any, LoadedPart] = OrderedDict()
-_sources: OrderedDict[Any, Source] = OrderedDict()
-_lock = forks.lock()
-
-
-def _kept(cache: OrderedDict[Any, Any], key: Any, most: int, make: Callable[[], Any]) -> Any:
-    with _lock:
-        if key not in cache:
-            cache[key] = make()
-            while len(cache) > most:
-                cache.popitem(last=False)
-        cache.move_to_end(key)
-        return cache[key]
-
-
-def program_of(part: StagePart) -> LoadedPart:
-    """The program of a part's plan; made once per worker."""
-    key = (part.text, tuple(part.positions), tuple(part.parameter_types.items()))
-    return _kept(_programs, key, KEPT_PLANS, lambda: _parse(part))
-
-
-def _parse(part: StagePart) -> LoadedPart:
-    plan = parse_plan(part.text, None, {name: parse_type(text) for name, text in part.parameter_types.items()})
-    nodes = list(expression_nodes(plan.root))
-    if len(nodes) == len(part.positions):
-        # Positions refer to the query's text, not the plan's. Nobody else has seen these nodes yet.
-        for node, position in zip(nodes, part.positions, strict=True):
-            object.__setattr__(node, "position", position)
-    return LoadedPart(plan, {step.name: step for step in plan.root.walk()})
-
-
-def run_part(
-    text: str, broadcasts: dict[str, Any], tallies: Any, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The function of a stage. Every shard of which the task has rows is run separately."""
-    part = StagePart.decode(text)
-    shards: dict[int, list[Row]] = {}
-    failure: TsqlError | None = None
-    for batch in batches:
-        for row in wire_rows(batch):
-            if row[1] is None:
-                failure = failure or decode_error(row[3])
-            shards.setdefault(row[0], []).append(row)
-    for shard in sorted(shards):
+    def run(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """The rows that leave, made of the rows of the wire that enter."""
+        part = self.part
+        box = Mailbox(self._most_waiting(), part.settings["temp_directory"] or tempfile.gettempdir())
+        failure: TsqlError | None = None
+        for shard, name, place, blob in (*self.given, *rows):
+            if name is not None:
+                box.put(shard, name, place, blob)
+                continue
+            told = about(blob)
+            if "tally" in told:
+                yield 0, None, 0, blob
+            else:
+                failure = failure or decode_error(blob)
+        box.close()
         if failure is None:
             try:
-                yield from _shard(part, shard, shards[shard], broadcasts, tallies)
-                continue
+                yield from self._shards(box)
+                return
             except TsqlError as error:
                 failure = error
-        if part.output is not None:
-            raise failure
-        yield from (wire_batch((target, None, 0, encode_error(failure))) for target in range(part.targets))
+        yield from self._failed(failure)
 
+    def run_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+        """The same for a part over a DataFrame: a partition of Spark is a shard."""
+        (entry,) = self.part.entries
+        step = self.program.steps[entry.name]
 
-def run_frame(text: str, tallies: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function of a stage over a DataFrame that is read directly: each Spark partition is a shard."""
-    from pyspark import TaskContext
+        def rows() -> Iterator[tuple[int, pa.RecordBatch]]:
+            for batch in batches:
+                yield self.number, _normal(batch, step)
 
-    part = StagePart.decode(text)
-    shard = TaskContext.get().partitionId()
-    entry = part.entries[0]
-    program = program_of(part)
-    step = program.steps[entry.name]
-    run = _run_of(part)
+        def data(run: Run, execution: Execution) -> dict[int, Dataset | Flow]:
+            return {id(step): Flow(BatchData(step.schema, entry.facts, rows, run), step.schema)}
 
-    def rows() -> Iterator[tuple[int, pa.RecordBatch]]:
-        for batch in batches:
-            yield shard, _normal(batch, step)
+        try:
+            yield from self._leave(self.number, data)
+        except TsqlError as error:
+            yield from self._failed(error)
 
-    data = BatchData(step.schema, entry.facts, rows, run)
-    try:
-        yield from _leave(part, shard, program, run, {id(step): Flow(data, step.schema)})
-        _tell(part, shard, run, tallies)
-    except TsqlError as error:
-        if part.output is not None:
-            raise
-        yield from (wire_batch((target, None, 0, encode_error(error))) for target in range(part.targets))
+    def _failed(self, error: TsqlError) -> Iterator[Row]:
+        if self._is_frame:
+            # Nobody would look for the error in the rows of a DataFrame.
+            raise error
+        blob = encode_error(error)
+        yield from ((target, None, 0, blob) for target in range(max(1, self.part.targets)))
 
+    def _most_waiting(self) -> int:
+        return int(WAITING_SHARE * self._memory())
 
-def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
-    """A batch of Spark's in the engine's types."""
-    if not len(step.schema):
-        return batch
-    try:
-        columns = [
-            normalize(column, f.type)[0] if len(column) else pa.nulls(0, f.type.to_arrow())
-            for column, f in zip(batch.columns, step.schema, strict=True)
-        ]
-    except pa.ArrowInvalid as error:
-        raise SourceError(f"{step.name}: {error}") from error
-    return pa.RecordBatch.from_arrays(columns, list(step.schema.names))
+    def _memory(self) -> int:
+        """The bytes that this task may use."""
+        share = machine_limit() // max(1, self.part.settings["tasks_per_machine"])
+        limit = self.part.settings["memory_limit"]
+        return share if limit is None else min(share, limit)
 
+    def _shards(self, box: Mailbox) -> Iterator[Row]:
+        """Runs each shard of the task: its own number, or those that have rows."""
+        shards = {self.number, *box.shards()}
+        for shard in sorted(shards):
+            if self.part.one_copy and shard != 0:
+                continue
 
-def _shard(
-    part: StagePart, shard: int, rows: list[Row], broadcasts: dict[str, Any], tallies: Any
-) -> Iterator[pa.RecordBatch]:
-    program, run = program_of(part), _run_of(part)
-    inputs: dict[int, Dataset | Flow] = {}
-    for entry in part.entries:
-        step = program.steps[entry.name]
-        if entry.name in broadcasts:
-            mine = list(enumerate(broadcasts[entry.name].value))
+            def data(run: Run, execution: Execution, shard: int = shard) -> dict[int, Dataset | Flow]:
+                found: dict[int, Dataset | Flow] = {}
+                for entry in self.part.entries:
+                    step = self.program.steps[entry.name]
+                    found[id(step)] = Flow(self._dataset(entry, step, shard, box, run, execution), step.schema)
+                return found
+
+            yield from self._leave(shard, data, box.bytes)
+
+    def _run(self, entering_bytes: int) -> Run:
+        part = self.part
+        settings = {k: v for k, v in part.settings.items() if k != "tasks_per_machine"}
+        if settings["memory_limit"] is None and entering_bytes > self._most_waiting():
+            # So much input may become more than memory holds: the steps of the part spill.
+            settings["memory_limit"] = self._memory()
+        parameters = {name: decode_value(value) for name, value in part.parameters.items()}
+        run = Run(
+            settings=Settings(**settings, threads=self.threads), parameters=parameters, wall_clock=part.wall_clock
+        )
+        run.profile = part.profile
+        return run
+
+    def _dataset(self, entry: Entry, step: Step, shard: int, box: Mailbox, run: Run, execution: Execution) -> Dataset:
+        if entry.kind == "read":
+            return self._read(entry, step, run)
+        if entry.name in self.shared:
+            letters = list(enumerate(_value(self.shared[entry.name])))
         else:
-            mine = sorted(
-                ((place, blob) for _, name, place, blob in rows if name == entry.name), key=lambda one: one[0]
+            letters = box.of(shard, entry.name)
+        return self._opened(entry, step, letters, run, execution)
+
+    def _opened(self, entry: Entry, step: Step, letters: list[Letter], run: Run, execution: Execution) -> Dataset:
+        if entry.kind == "chunks":
+            return _chunk_data(step, letters, run)
+        if entry.kind == "table":
+            return BatchData(
+                step.schema,
+                entry.facts,
+                lambda: ((place, batch) for place, blob in letters for batch in decode_batches(blob)),
+                run,
             )
-        inputs[id(step)] = Flow(_dataset(part, entry, step, mine, run), step.schema)
-    yield from _leave(part, shard, program, run, inputs)
-    _tell(part, shard, run, tallies)
-
-
-def _tell(part: StagePart, shard: int, run: Run, tallies: Any) -> None:
-    """Send the task's counts to the driver."""
-    if run.counts or run.notes:
-        tallies.add({(f"{part.top} {part.movement}", shard): (run.counts, run.notes)})
-
-
-def _run_of(part: StagePart) -> Run:
-    parameters = {name: decode_value(value) for name, value in part.parameters.items()}
-    return Run(settings=Settings(**part.settings), parameters=parameters, wall_clock=part.wall_clock)
-
-
-def _dataset(part: StagePart, entry: Entry, step: Step, blobs: list[tuple[int, Any]], run: Run) -> Dataset:
-    if entry.kind == "chunks":
-        columns = chunk_columns(step.schema)
-        chunks = [chunk for place, blob in blobs for chunk in decode_chunks(blob, len(columns), place)]
-        return ChunkData(columns, [chunks], run.settings.batch_rows)
-    if entry.kind == "table":
-        return BatchData(
-            step.schema,
+        assert entry.description is not None
+        source = source_of(self.part.run, entry.description, entry.files)
+        _check_columns(entry, step, source)
+        splits = [Split(*one) for one in entry.splits or ()]
+        splits += [Split(*one) for _, blob in letters for one in json.loads(bytes(blob))]
+        return SplitData(
+            source,
+            step.schema.names,
+            splits,
             entry.facts,
-            lambda: ((place, batch) for place, blob in blobs for batch in decode_batches(blob)),
-            run,
+            self.threads,
+            run.settings.batch_rows,
+            execution.shared,
+            entry.late,
         )
-    source = _kept(
-        _sources,
-        (part.run, json.dumps(entry.description, sort_keys=True)),
-        KEPT_SOURCES,
-        lambda: from_description(entry.description),
-    )
-    names = step.schema.names
-    for name in names:
-        if name not in source.schema or source.schema[name].type != step.schema[name].type:
-            raise SourceError(
-                f"{', '.join(entry.description['paths'])}: column {name} is not what it was when the query "
-                "was planned: the files have changed, or this machine has others"
+
+    def _read(self, entry: Entry, step: Step, run: Run) -> Dataset:
+        """Rows that this worker computes once for all tasks of the run."""
+
+        def compute() -> list[Chunk]:
+            execution = Execution(run, self.program.kernels, inputs={}, task=0)
+            try:
+                for below in entry.below:
+                    source = self.program.steps[below.name]
+                    data = self._opened(below, source, _blobs_of(below, self.shared), run, execution)
+                    execution.inputs[id(source)] = Flow(data, source.schema)
+                with self.program.plan.deep():
+                    lists = execution.chunks(step.inputs[0], 1)
+                execution.tell()
+                return [chunk for one in lists for chunk in one]
+            finally:
+                execution.close(improves=False)
+
+        chunks = shared_rows(self.part.run, entry.name, compute)
+        return ChunkData(chunk_columns(step.schema), [chunks], run.settings.batch_rows)
+
+    def _leave(
+        self,
+        shard: int,
+        data: Callable[[Run, Execution], dict[int, Dataset | Flow]],
+        entering_bytes: int = 0,
+    ) -> Iterator[Row]:
+        """Run the part for a shard, and send its rows on."""
+        begun = time.perf_counter()
+        run = self._run(entering_bytes)
+        execution = Execution(run, self.program.kernels, inputs={}, task=shard)
+        left = 0
+        try:
+            execution.inputs.update(data(run, execution))
+            for row in self._rows(shard, execution):
+                left += len(row[3])
+                yield row
+        finally:
+            execution.close(improves=False)
+        told = tally.of(self.part, shard, run, (time.perf_counter() - begun) * 1000, entering_bytes, left)
+        if told is not None and not self._is_frame:
+            yield 0, None, 0, told
+
+    @property
+    def _is_frame(self) -> bool:
+        """Whether rows leave as columns of a DataFrame, which has no room for anything else."""
+        return self.part.targets == 0
+
+    def _rows(self, shard: int, execution: Execution) -> Iterator[Row]:
+        """The rows of a part as they leave: batches of the result, or blobs for other shards."""
+        part, plan = self.part, self.program.plan
+        top = self.program.steps[part.top]
+        if part.most is not None:
+            top = self.program.gathered(top, part.most)
+        if part.output is not None:
+            if part.most is None:
+                top = self.program.gathered(top)
+            with plan.deep():
+                yield from self._result(shard, execution, PhysicalPlan(top, *part.output, shards=plan.shards))
+            execution.tell()
+            return
+        movement = None if part.movement is None else self.program.steps[part.movement]
+        with plan.deep():
+            lists = execution.chunks(
+                movement if isinstance(movement, Redistribute | Multicast) else top, max(plan.shards, self.threads)
             )
-    splits = [Split(*one) for _, blob in blobs for one in json.loads(bytes(blob))]
-
-    def read() -> Iterator[tuple[int, pa.RecordBatch]]:
-        for split in splits:
-            yield from ((split.order, batch) for batch in source.read(split, names))
-        tell_lost(source, names, run)
-
-    return BatchData(step.schema, entry.facts, read, run)
-
-
-def _leave(
-    part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: dict[int, Dataset | Flow]
-) -> Iterator[pa.RecordBatch]:
-    """Run the part and send its rows on."""
-    if part.one_copy and shard != 0:
-        return
-    execution = Execution(run, program.kernels, inputs=inputs, task=shard)
-    try:
-        yield from _rows(part, shard, program, execution)
-    finally:
-        execution.close(improves=False)
-
-
-def _rows(part: StagePart, shard: int, program: LoadedPart, execution: Execution) -> Iterator[pa.RecordBatch]:
-    """The rows of a part as they leave: batches of the result, or blobs for other shards."""
-    top = program.steps[part.top]
-    if part.output is not None:
-        with program.plan.deep():
-            yield from map(for_spark, execution.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
         execution.tell()
+        yield from _sent(part, movement, lists, shard)
+
+    def _result(self, shard: int, execution: Execution, plan: PhysicalPlan) -> Iterator[Row]:
+        place = shard << 32
+        if self._is_frame:
+            for batch in execution.batches(plan):
+                yield shard, None, place, for_spark(batch)
+            return
+        for blob in encode_batches(execution.batches(plan), RESULT_BYTES):
+            yield 0, self.part.top, place, blob
+            place += 1
+
+
+def _sent(part: StagePart, movement: Step | None, lists: list[list[Chunk]], shard: int) -> Iterator[Row]:
+    """The collected rows as rows of the wire."""
+    name, place = part.movement or part.top, shard << 32
+    if isinstance(movement, Broadcast) and part.targets > 1:
+        for blob in encode_chunks([chunk for one in lists for chunk in one]):
+            yield from ((target, name, place, blob) for target in range(part.targets))
+            place += 1
         return
-    movement = None if part.movement is None else program.steps[part.movement]
-    with program.plan.deep():
-        lists = execution.chunks(
-            movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards
-        )
-    execution.tell()
-    place = shard << 32
-    for target, chunks in _targets(movement, lists, part.targets, shard):
+    for target, chunks in _targets(movement, lists, max(1, part.targets), shard):
         for blob in encode_chunks(chunks):
-            yield wire_batch((target, part.movement or part.top, place, blob))
+            yield target, name, place, blob
             place += 1
 
 
@@ -314,3 +288,43 @@ def _targets(
     # Whole batches in turn. Each task starts at another shard, so that single batches do not all go to the first.
     for target in range(targets):
         yield target, everything[(target - shard) % targets :: targets]
+
+
+def _value(shared: Any) -> list[Any]:
+    """Blobs that came with the task, or in a broadcast of Spark."""
+    return shared if isinstance(shared, list) else shared.value
+
+
+def _blobs_of(entry: Entry, shared: dict[str, Any]) -> list[Letter]:
+    return list(enumerate(_value(shared[entry.name]))) if entry.name in shared else []
+
+
+def _chunk_data(step: Step, letters: list[Letter], run: Run) -> ChunkData:
+    columns = chunk_columns(step.schema)
+    chunks = [chunk for place, blob in letters for chunk in decode_chunks(blob, len(columns), place)]
+    return ChunkData(columns, [chunks], run.settings.batch_rows)
+
+
+def _check_columns(entry: Entry, step: Step, source: Any) -> None:
+    """Files that other machines see under the same names may be others."""
+    for name in step.schema.names:
+        if name not in source.schema or source.schema[name].type != step.schema[name].type:
+            assert entry.description is not None
+            raise SourceError(
+                f"{', '.join(entry.description['paths'])}: column {name} is not what it was when the query "
+                "was planned: the files have changed, or this machine has others"
+            )
+
+
+def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
+    """A batch of Spark's in the engine's types."""
+    if not len(step.schema):
+        return batch
+    try:
+        columns = [
+            normalize(column, f.type)[0] if len(column) else pa.nulls(0, f.type.to_arrow())
+            for column, f in zip(batch.columns, step.schema, strict=True)
+        ]
+    except pa.ArrowInvalid as error:
+        raise SourceError(f"{step.name}: {error}") from error
+    return pa.RecordBatch.from_arrays(columns, list(step.schema.names))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Column
+from tsql.planner.choose.between_machines import between_machines
 from tsql.planner.choose.choice import Choice
-from tsql.planner.choose.join_placement import placed
 from tsql.planner.choose.ranges import is_in_order
-from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
 from tsql.planner.logical.asof import AsofJoin as Asof
 from tsql.planner.logical.predicates import conjunction, conjuncts, join_key
@@ -40,6 +39,6 @@ def asof_step(choice: Choice, node: Asof) -> Step:
     time = node.at.args[0]
     if isinstance(time, Column) and is_in_order(inputs[0], time.name):
         joined = replace(joined, walks=True)
-    if choice.scope == "local" or choice.shards == 1 or not keys or stats.rows(node.right) <= cost.BROADCAST_ROWS:
+    if choice.scope == "local" or choice.shards == 1:
         return joined
-    return placed(joined, choice.shards, choice.scope)
+    return between_machines(choice, joined, node.left, node.right)

@@ -11,12 +11,23 @@ from tsql.planner.cost import constants as cost
 from tsql.planner.cost.constants import Costs
 from tsql.planner.hints.constraints import Constraints
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.generating import Recursive, Sample, Series, Working
+from tsql.planner.logical.sources import is_in_cluster
 from tsql.planner.physical.enforce import enforce
 from tsql.planner.physical.estimator import Estimator
+from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import Step
 
 StepOf = Callable[["Choice", Any], Step]
 """Makes the step of a node."""
+
+
+def _is_anywhere(node: logical.Node) -> bool:
+    """Whether every machine can compute a node from its inputs. It has no rows of a DataFrame or of a recursion, and a
+    sample without a seed would differ."""
+    if isinstance(node, logical.Scan):
+        return not is_in_cluster(node.source)
+    return not isinstance(node, Recursive | Working | Series | Sample)
 
 
 class Choice:
@@ -36,7 +47,7 @@ class Choice:
         choices: tuple[str, ...] = (),
     ):
         self.shards, self.wanted, self.scope, self.choices = shards, wanted or Constraints(), scope, choices
-        self.estimator = Estimator(shards, costs)
+        self.estimator = Estimator(shards, costs, scope == "global")
         self.taken: list[tuple[str, tuple[str, ...]]] = []
         self.done: dict[int, tuple[logical.Node, Step]] = {}
         """By id, with the node. The reference keeps the node alive, so its id cannot be reused."""
@@ -44,6 +55,8 @@ class Choice:
         """For scans, by id: the fraction of rows that passes all filters above."""
         self.recursions: dict[int, str] = {}
         self.gathers = False
+        self.whole = False
+        """Whether each scan reads its whole source into one shard."""
         self.shared: set[int] = set()
         """Steps with several users, by id."""
         self.several: set[int] = set()
@@ -72,6 +85,22 @@ class Choice:
             if kind in self.makers:
                 return self.makers[kind](self, node)
         raise TypeError(f"no step for {node.describe()}")
+
+    def alone(self, node: logical.Node) -> Step | None:
+        """The steps of a node in one shard, for a machine that computes it by itself. None if the node has parts that
+        a machine does not have, or that hints place."""
+        if not self.wanted.leaves_open(node) or not all(_is_anywhere(part) for part in node.walk()):
+            return None
+        nested = type(self)(1, self.wanted, self.scope, self.estimator.machine.costs)
+        nested.whole = True
+        return nested.plan(node)
+
+    def properties(self, root: Step) -> Properties:
+        """The properties of a step's rows."""
+        found: dict[int, Properties] = {}
+        for step in root.walk():
+            found[id(step)] = step.provides(tuple(found[id(i)] for i in step.inputs), self.shards)
+        return found[id(root)]
 
     def cheapest(self, options: dict[str, Step]) -> Step:
         """The option that `choices` asks for, otherwise the cheapest one; of equal costs the first."""

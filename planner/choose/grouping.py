@@ -17,7 +17,7 @@ from tsql.planner.logical.aggregate_states import can_split
 from tsql.planner.physical.movement import Gather, Redistribute, Rekey
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.project import Project
-from tsql.planner.physical.properties import Properties, Requirement
+from tsql.planner.physical.properties import Requirement
 from tsql.planner.physical.step import Step
 
 GROUPINGS = ("two_phase_gather", "two_phase", "one_phase")
@@ -96,10 +96,7 @@ def _grouped(
 def _is_placed(choice: Choice, source: Step, keys: tuple[tuple[str, Expr], ...]) -> bool:
     """Whether the rows of each group are in one shard already: below is a sort or a limit, or a hint has placed
     them."""
-    found: dict[int, Properties] = {}
-    for step in source.walk():
-        found[id(step)] = step.provides(tuple(found[id(i)] for i in step.inputs), choice.shards)
-    given = found[id(source)]
+    given = choice.properties(source)
     names = tuple(e.name for _, e in keys if isinstance(e, Column))
     return given.shards == 1 or (len(names) == len(keys) and Requirement("placed", names).met_by(given))
 

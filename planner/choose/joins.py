@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Column
 from tsql.planner.choose.bands import banded
+from tsql.planner.choose.between_machines import between_machines, broadcast_options
 from tsql.planner.choose.choice import Choice
 from tsql.planner.choose.join_methods import METHODS, CannotJoin, by_merge
-from tsql.planner.choose.join_placement import placed
 from tsql.planner.choose.ranges import is_in_order
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
@@ -19,7 +19,7 @@ from tsql.planner.hints.join_hints import Broadcasting, Demand, Method
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.positional_join import PositionalJoin
 from tsql.planner.logical.predicates import conjunction
-from tsql.planner.physical.movement import Broadcast, Gather
+from tsql.planner.physical.movement import Broadcast
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.merge_join import MergeJoin, refusal
 from tsql.planner.physical.operators.positional_join import PositionalJoin as PositionalJoinStep
@@ -77,28 +77,10 @@ def join_step(choice: Choice, node: logical.Join) -> Step:
         probed = stats.rows(node.right if joined.build == "left" else node.left)
         joined = replace(joined, early=matching(node, joined.build) <= cost.EARLY_WORTH * probed)
     if demand.broadcasting is not None:
-        return _broadcast(joined, demand.broadcasting, shards, scope, wanted)
-    built = stats.rows(node.left if joined.build == "left" else node.right)
-    if scope == "local" or shards == 1 or joined.is_open or (built <= cost.BROADCAST_ROWS and not joined.marks):
+        return _broadcast(choice, joined, node, demand.broadcasting)
+    if scope == "local" or shards == 1:
         return joined
-    if not joined.keys:
-        return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
-    return _moved(joined, shards, scope)
-
-
-def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
-    """Moves both sides by one key of each left expression. With `x = a AND x = b`, placing the left side by (x, x)
-    would not show in the plan that its rows meet those placed by (a, b); x alone spreads the rows as well."""
-    last = {str(key.left): key for key in joined.keys}
-    others = tuple(key for key in joined.keys if key is not last[str(key.left)])
-    found = placed(replace(joined, keys=tuple(last.values())), shards, scope)
-    if not others:
-        return found
-    # The placement key comes last: of several keys over one column, the last one tells where the rows meet.
-    below = found if isinstance(found, HashJoin) else found.inputs[0]
-    assert isinstance(below, HashJoin)
-    wide = replace(below, keys=(*others, *below.keys))
-    return wide if isinstance(found, HashJoin) else found.with_inputs((wide,))
+    return between_machines(choice, joined, node.left, node.right)
 
 
 def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:
@@ -126,8 +108,9 @@ def _as_demanded(joined: HashJoin, method: Method, wanted: Constraints) -> Step:
     return found
 
 
-def _broadcast(joined: HashJoin, demand: Broadcasting, shards: int, scope: str, wanted: Constraints) -> Step:
+def _broadcast(choice: Choice, joined: HashJoin, node: logical.Join, demand: Broadcasting) -> Step:
     """The join with its whole built side in every shard."""
+    scope = choice.scope
     name, wide = demand.relation.name, demand.scope or scope
     if joined.build == "left" and joined.kind in ("mark", "single"):
         raise demand.hint.refuse(f"{name} is the outer relation of a subquery, whose join builds the other side")
@@ -143,10 +126,13 @@ def _broadcast(joined: HashJoin, demand: Broadcasting, shards: int, scope: str, 
             ),
             _other_side(joined),
         )
+    choice.wanted.apply(demand.hint, f"{name} is built and broadcast {_place(joined)}")
+    if scope == "global" and choice.shards > 1:
+        options = broadcast_options(choice, joined, node.left if joined.build == "left" else node.right)
+        return choice.cheapest(options) if len(options) > 1 else next(iter(options.values()))
     at = 0 if joined.build == "left" else 1
     inputs = list(joined.inputs)
-    inputs[at] = Broadcast((inputs[at],), scope=wide, shards=shards)
-    wanted.apply(demand.hint, f"{name} is built and broadcast {_place(joined)}")
+    inputs[at] = Broadcast((inputs[at],), scope=wide, shards=choice.shards)
     return joined.with_inputs(tuple(inputs))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tsql.kernels.emit.selection import is_selectable, string_equality
 from tsql.kernels.expr.nodes import Column
 from tsql.planner.choose.choice import Choice
@@ -57,7 +59,8 @@ def _scan(choice: Choice, node: logical.Scan, filters: list[logical.Filter]) -> 
     column that only the hint names is read for it and dropped again."""
     placement = choice.wanted.placement(node)
     extra = tuple(c for c in placement.columns if c not in node.columns) if placement is not None else ()
-    rows: Step = Scan((), table=node.table, source=node.source, columns=(*node.columns, *extra), where=node.filter)
+    scan = Scan((), table=node.table, source=node.source, columns=(*node.columns, *extra), where=node.filter)
+    rows: Step = replace(scan, shards=1) if choice.whole else scan
     for condition in reversed(filters):
         rows = Filter((rows,), predicate=condition.predicate, how=_how(choice, condition))
     if placement is None:

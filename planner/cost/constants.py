@@ -69,8 +69,8 @@ MARKING_WORTH, OUTER_MARKING_WORTH = 1.5, 20.0
 """A semi or anti join builds its left side, and marks the rows with a partner, if the right side has this many times
 its rows. The second value is for a left join, which must keep its pairs until the last row is known."""
 
-BROADCAST_ROWS = 1_000_000
-"""Up to this many rows are sent to every machine; beyond, both sides of a join are placed by their keys."""
+BROADCAST_BYTES = 512 << 20
+"""Up to this many bytes of a join's side are held by every machine; beyond, both sides are placed by their keys."""
 
 BUILD_ROW, JOINED_ROW, PAIR = 4.0, 0.5, 0.3
 """The cost of inserting a row into a join's table, of passing on a pair, and of comparing a pair of a product."""
@@ -114,6 +114,10 @@ class Costs:
     global_byte_ns: float = 10.0
     """Moving a byte between machines."""
     pipeline_us: float = 300.0
+    stage_us: float = 60_000.0
+    """Another stage of a Spark job."""
+    job_us: float = 60_000.0
+    """Another Spark job, beside the stage that it has."""
 
 
 DEFAULT = Costs()

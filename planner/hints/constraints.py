@@ -70,6 +70,13 @@ class Constraints:
 
     applied: dict[Hint, list[str]] = field(default_factory=dict)
 
+    def leaves_open(self, node: Node) -> bool:
+        """Whether no hint says how the rows of a node meet."""
+        return self.aggregation is None and not any(
+            id(part) in self.demands or (isinstance(part, Scan) and self.placement(part) is not None)
+            for part in node.walk()
+        )
+
     def apply(self, hint: Hint, place: str) -> None:
         """Remember that a hint was obeyed at a place."""
         places = self.applied.setdefault(hint, [])

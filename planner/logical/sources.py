@@ -29,3 +29,14 @@ def has_progress(source: Any, column: str, columns: tuple[str, ...]) -> bool:
 def reads_late(source: Any) -> bool:
     """Whether a source can read some of its columns for some of its rows."""
     return hasattr(source, "open_lanes")
+
+
+def is_in_cluster(source: Any) -> bool:
+    """Whether the rows of a source are spread over a cluster, so that no single machine can read them."""
+    return getattr(source, "in_cluster", False)
+
+
+def is_portable(source: Any) -> bool:
+    """Whether another process can open a source: files, but not tables in memory."""
+    known = getattr(source, "describe", None)
+    return known is not None and known() is not None

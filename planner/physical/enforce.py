@@ -14,8 +14,9 @@ from tsql.planner.physical.properties import SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
 
 
-def enforce(root: Step, shards: int, scope: str) -> Step:
-    """The plan with movement wherever a requirement is unmet; the same plan if it needs none."""
+def enforce(root: Step, shards: int, scope: str, gathers: bool = True) -> Step:
+    """The plan with movement wherever a requirement is unmet; the same plan if it needs none. `gathers`: the result is
+    in one shard."""
     done: dict[int, tuple[Step, Properties]] = {}
     rounds = loose_tables(root) if scope == "global" else {}
     for step in root.walk():
@@ -35,7 +36,7 @@ def enforce(root: Step, shards: int, scope: str) -> Step:
         rebuilt = step.with_inputs(tuple(inputs))
         done[id(step)] = (rebuilt, rebuilt.provides(tuple(given), shards))
     final, properties = done[id(root)]
-    return Gather((final,)) if properties.shards != 1 else final
+    return Gather((final,)) if gathers and properties.shards != 1 else final
 
 
 def _requirements(step: Step, given: tuple[Properties, ...], scope: str, in_round: bool) -> tuple[Requirement, ...]:

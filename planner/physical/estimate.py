@@ -97,6 +97,8 @@ class Machine:
 
     shards: int
     costs: Costs = cost.DEFAULT
+    is_cluster: bool = False
+    """Whether the shards are on several machines."""
 
     def work(self, cpu_ns: float, shards: int, memory_bytes: float = 0.0, breaks: bool = False) -> Cost:
         """Work that the shards of a step share. A pipeline breaker starts another pipeline."""

@@ -16,8 +16,8 @@ from tsql.planner.physical.step import Step
 class Estimator:
     """Estimates steps of plans for a number of shards. Each step is estimated once."""
 
-    def __init__(self, shards: int, costs: Costs = DEFAULT):
-        self.machine = Machine(shards, costs)
+    def __init__(self, shards: int, costs: Costs = DEFAULT, is_cluster: bool = False):
+        self.machine = Machine(shards, costs, is_cluster)
         self.known: dict[int, tuple[Step, Estimate]] = {}
         """By id, with the step. The reference keeps a rejected candidate alive, so its id cannot be reused."""
 

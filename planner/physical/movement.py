@@ -11,7 +11,7 @@ from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
 from tsql.planner.physical.progress import Progress
-from tsql.planner.physical.properties import EVEN, KEYED, ONCE, Properties, Requirement
+from tsql.planner.physical.properties import EVEN, KEYED, ONCE, SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import identifiers
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tsql.planner.physical.line import LineContext
 
 SCOPES = ("local", "global")
+HOWS = ("read", "send", "collect")
+"""How a broadcast reaches other machines."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Movement(Step):
         if self.scope == "local":
             return work + Cost(local_bytes=moved)
         return work + Cost(
-            moved * machine.costs.global_byte_ns / max(1, min(below.properties.shards, machine.shards)),
+            moved * machine.costs.global_byte_ns / max(1, min(below.properties.shards, machine.shards))
+            + machine.costs.stage_us * 1000,
             global_bytes=moved,
         )
 
@@ -123,25 +126,41 @@ class Reshard(Movement):
 
 @dataclass(frozen=True)
 class Broadcast(Movement):
-    """Every shard gets everything."""
+    """Every shard gets everything. how, between machines: "read": each machine computes the rows by itself, from one
+    shard; "send": the driver computes them and sends them with the tasks; "collect": tasks compute them, the driver
+    collects them and sends them to all machines. The same rows in any case."""
+
+    how: str | None = None
 
     op = "broadcast"
     label = "everywhere"
 
     def requires(self) -> tuple[Requirement, ...]:
-        return (ONCE,)
+        return (SINGLE if self.how in ("read", "send") else ONCE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(self.shards or shards, replicated=self.scope, key=given[0].key)
 
     def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
-        if self.scope == "local":
-            # The shards share one copy.
+        if self.scope == "local" or self.how == "read":
+            # The shards share one copy, or each computes its own.
             return Cost()
-        return super().expected_cost(given, rows, properties, machine)
+        found = super().expected_cost(given, rows, properties, machine)
+        return found if self.how == "send" else found + Cost(machine.costs.job_us * 1000)
 
     def copies(self, properties: Properties) -> int:
         return properties.shards
+
+    def attributes(self) -> list[tuple[str, str]]:
+        return super().attributes() + ([("how", self.how)] if self.how is not None else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
+        found = super().read(inputs, attributes, context)
+        how = attributes.choice("how", HOWS) if attributes.optional("how") is not None else None
+        if how is not None and found.scope == "local":
+            raise attributes.error("how", f"how={how} is for scope=global: cores share one copy", hint="leave how out")
+        return replace(found, how=how)
 
 
 @dataclass(frozen=True)
@@ -206,4 +225,7 @@ class Gather(Step):
 
     def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
         # States are merged where they are, and rows are collected shard by shard; only machines have to send them.
-        return Cost()
+        if not machine.is_cluster or given[0].properties.shards == 1:
+            return Cost()
+        moved = given[0].rows * width(self.schema)
+        return Cost(moved * machine.costs.global_byte_ns, global_bytes=moved)

@@ -120,7 +120,7 @@ def test_answers_that_are_open_are_not_placed_by_key() -> None:
         db.register("l", random_table("l", 10, 4, 0.2, random.Random(1)))
         db.register("r", random_table("r", 10, 4, 0.2, random.Random(2)))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tsql.planner.cost.constants.BROADCAST_ROWS", 1)
+            patch.setattr("tsql.planner.cost.constants.BROADCAST_BYTES", -1)
             for keys in ("li IN (SELECT ri FROM r)", "(li, lj) IN (SELECT ri, rj FROM r)"):
                 text = physical_plan(db, f"SELECT ln, {keys} AS found FROM l", target="spark").text()
                 assert "redistribute" not in text and "broadcast" in text, text

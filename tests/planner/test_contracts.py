@@ -247,7 +247,7 @@ def test_enforce_keeps_rounds_in_one_shard(clicks: Step) -> None:
 @pytest.mark.parametrize("left", ["a.ad_id", "a.ad_id + 1"])
 def test_keys_of_one_expression_meet(kind: str, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are placed for a join are not copied besides, also if two keys name one column."""
-    monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_ROWS", 0)
+    monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_BYTES", -1)
     sql = f"SELECT a.price, b.price FROM clicks a {kind} JOIN clicks b ON {left} = b.ad_id AND {left} = b.price"
     plan = physical_plan(session(), sql, shards=3, target="spark")
     moved = [s.op for s in plan.root.walk() if s.op in ("redistribute", "broadcast", "gather")]

@@ -136,7 +136,7 @@ def test_broadcast_chooses_the_built_side(db: Any) -> None:
 
 def test_broadcast_on_a_cluster(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A side that is too large to be broadcast is, if the hint says so."""
-    monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_ROWS", 1)
+    monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_BYTES", -1)
     pair = "* FROM sales s JOIN shops h ON s.shop = h.id"
     assert joins(db, "SHARDS(3)", pair, target="spark") == ["(sales placed, shops placed) kind=inner build=right"]
     assert joins(db, "SHARDS(3), BROADCAST(s)", pair, target="spark") == [

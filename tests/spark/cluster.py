@@ -1,103 +1,106 @@
-"""A stand-in for a Spark session that runs the tasks of the Spark backend in this process, one after the other.
+"""A stand-in for a Spark cluster that runs the tasks of the Spark backend in this process, one after the other.
 
-It moves rows exactly as Spark is asked to (`mapInArrow`, `repartitionById`, `unionAll`), so much of the corpus can run
-through the cutting, the wire and the tasks in seconds. `test_cluster.py` runs a part of the corpus on a real cluster.
-"""
+It moves rows exactly as Spark is asked to (`Transport`), so much of the corpus can run through the cutting, the wire
+and the tasks in seconds. `test_cluster.py` runs a part of the corpus on a real cluster."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
-import pyarrow as pa
+from tsql.backends.spark.task import Task
+from tsql.backends.spark.transport.transport import TaskWork, Transport
+from tsql.backends.spark.wire import Row, header, unpack
 
-from tsql.backends.spark.wire import SCHEMA
+Partitions = Callable[[], list[list[Row]]]
 
 
-class Frame:
-    """A DataFrame of the wire as a list of partitions."""
+class Moved:
+    """Rows in partitions, computed at most once."""
 
-    def __init__(self, compute: Callable[[], list[pa.Table]]):
-        self.compute = compute
+    def __init__(self, compute: Partitions):
+        self._compute, self._found = compute, None
 
-    def mapInArrow(self, function: Any, schema: Any) -> Frame:
-        shipped = pickle.dumps(function)
-
-        def compute() -> list[pa.Table]:
-            return [self._run(pickle.loads(shipped), partition) for partition in self.compute()]
-
-        return Frame(compute)
-
-    def _run(
-        self, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], partition: pa.Table
-    ) -> pa.Table:
-        return pa.Table.from_batches(list(function(iter(partition.to_batches(max_chunksize=2)))), SCHEMA)
-
-    def repartitionById(self, partitions: int, column: str) -> Frame:
-        def compute() -> list[pa.Table]:
-            rows = pa.concat_tables([SCHEMA.empty_table(), *reversed(self.compute())])
-            shards = rows.column(column).to_pylist()
-            return [
-                rows.filter(pa.array([shard % partitions == target for shard in shards], pa.bool_()))
-                for target in range(partitions)
-            ]
-
-        return Frame(compute)
-
-    def unionAll(self, other: Frame) -> Frame:
-        return Frame(lambda: [*self.compute(), *other.compute()])
-
-    def persist(self) -> Frame:
-        found = self.compute()
-        return Frame(lambda: found)
-
-    def unpersist(self) -> None:
-        pass
-
-    def toArrow(self) -> pa.Table:
-        return pa.concat_tables([SCHEMA.empty_table(), *self.compute()])
+    def __call__(self) -> list[list[Row]]:
+        if self._found is None:
+            self._found = self._compute()
+        return self._found
 
 
 class Shared:
     """A broadcast value."""
 
     def __init__(self, value: Any):
-        self.value = value
+        self.value, self.destroyed = value, False
 
-    def unpersist(self) -> None:
-        pass
-
-
-class Accumulator:
-    """An accumulator: copies of it in tasks find the value of the driver's by its number."""
-
-    _values: ClassVar[list[Any]] = []
-
-    def __init__(self, value: Any, param: Any):
-        self.number, self.param = len(self._values), param
-        self._values.append(param.zero(value))
-
-    def add(self, term: Any) -> None:
-        self._values[self.number] = self.param.addInPlace(self._values[self.number], pickle.loads(pickle.dumps(term)))
-
-    @property
-    def value(self) -> Any:
-        return self._values[self.number]
+    def destroy(self) -> None:
+        self.destroyed = True
 
 
-class InProcess:
-    """What the Spark backend uses of a session."""
+class InProcess(Transport):
+    """A cluster of `parallelism` cores in this process."""
 
     def __init__(self, parallelism: int = 3):
-        self.sparkContext = SimpleNamespace(
-            defaultParallelism=parallelism,
-            broadcast=Shared,
-            accumulator=Accumulator,
-            setJobGroup=lambda *_, **__: None,
-            cancelJobGroup=lambda _: None,
-        )
+        self.parallelism = parallelism
+        self.jobs: list[list[int]] = []
+        self.freed = 0
 
-    def createDataFrame(self, table: pa.Table, schema: Any) -> Frame:
-        return Frame(lambda: [table.slice(i, 1) for i in range(table.num_rows)])
+    @property
+    def cores(self) -> int:
+        return self.parallelism
+
+    @property
+    def executors(self) -> int:
+        return 1
+
+    def given(self, tasks: list[list[Row]]) -> Moved:
+        return Moved(lambda: tasks)
+
+    def frame(self, frame: Any) -> Moved:
+        raise NotImplementedError("there are no DataFrames without Spark")
+
+    def computed(self, rows: Moved, work: TaskWork) -> Moved:
+        shipped = pickle.dumps((work.part, work.given, work.shared))
+
+        def compute() -> list[list[Row]]:
+            found = []
+            for number, mine in enumerate(rows()):
+                part, given, shared = pickle.loads(shipped)
+                task = Task(part, number, given.get(number, []), shared)
+                found.append([_travelled(row) for row in task.run(iter(mine))])
+            return found
+
+        return Moved(compute)
+
+    def placed(self, inputs: list[Moved], shards: int) -> Moved:
+        def compute() -> list[list[Row]]:
+            # Spark promises no order of what arrives.
+            rows = [row for one in reversed(inputs) for part in reversed(one()) for row in part]
+            return [[row for row in rows if row[0] % shards == target] for target in range(shards)]
+
+        return Moved(compute)
+
+    def partitions(self, rows: Moved) -> int:
+        return len(rows())
+
+    def share(self, blobs: list[Any]) -> Any:
+        return Shared(blobs)
+
+    def collect(self, rows: Moved, partitions: list[int], group: str) -> Iterator[Row]:
+        self.jobs.append(partitions)
+        found = rows()
+        for number in partitions:
+            yield from found[number]
+
+    def cancel(self, group: str) -> None:
+        pass
+
+    def free(self, rows: list[Moved]) -> None:
+        self.freed += len(rows)
+
+
+def _travelled(row: Row) -> Row:
+    """A row as it comes out at the other end."""
+    shard, name, place, blob = row
+    return unpack(header(shard, name, place) + bytes(blob))

@@ -18,8 +18,6 @@ from tests.patience import wait_until
 from tests.slt.datasets import DATASETS
 from tests.slt_runner import CORPUS, run_file
 from tests.spark.engine import SparkTsql
-from tsql.backends import Run
-from tsql.backends.spark import counts
 from tsql.kernels.expr.errors import CancelledError, ExecutionError, PlanError, SourceError
 
 # One worker of xdist runs all of these (see tests/conftest.py), so that the cluster is started once.
@@ -281,24 +279,3 @@ output one (g, n)
 """
     with pytest.raises(PlanError, match="scope=local moves rows inside one task only"):
         tsql.load_plan_text(text).run(db).arrow()
-
-
-def test_tallies_reach_the_driver(spark: Any) -> None:
-    """Whatever tasks count is added up once per task, also if the rows are asked for twice."""
-    tallies, run = counts.accumulator(spark.sparkContext), Run()
-
-    def tallying(batches: Any) -> Any:
-        # A function of this module would be looked for in it, and tasks have no tests.
-        from pyspark import TaskContext
-
-        for batch in batches:
-            tallies.add(
-                {("stage", TaskContext.get().partitionId()): ({"rows without a time": 5}, ["digits were dropped"])}
-            )
-            yield batch
-
-    frame = spark.range(8, numPartitions=2).mapInArrow(tallying, "id long")
-    assert frame.toArrow().num_rows == frame.toArrow().num_rows == 8
-    counts.collect(tallies, run)
-    assert run.counts == {"rows without a time": 10}
-    assert run.notes == ["digits were dropped"]

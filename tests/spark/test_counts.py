@@ -12,7 +12,7 @@ import pytest
 
 import tsql
 from tests.spark.cluster import InProcess
-from tsql.backends.spark import counts, task
+from tsql.backends.spark import task
 from tsql.kernels.expr.errors import BindError
 
 QUERY = "SELECT auction, count(*) AS n FROM bids GROUP BY auction ORDER BY auction"
@@ -36,30 +36,22 @@ def test_tasks_open_streams_with_their_columns(db: Any) -> None:
 
 
 def test_counts_come_back(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each task of the stage that reads counts one row for each batch that it sends."""
-    plain = task._leave
+    """Each task of the stage that reads counts two rows."""
+    plain = task.Task._rows
     sent: list[str] = []
 
-    def leave(part: Any, shard: int, program: Any, run: Any, inputs: Any) -> Any:
-        if any(entry.kind == "splits" for entry in part.entries):
-            run.count("rows without a time", 2)
-            sent.append(part.top)
-        return plain(part, shard, program, run, inputs)
+    def rows(self: Any, shard: int, execution: Any) -> Any:
+        if any(entry.kind == "splits" for entry in self.part.entries):
+            execution.run.count("rows without a time", 2)
+            sent.append(self.part.top)
+        return plain(self, shard, execution)
 
-    monkeypatch.setattr(task, "_leave", leave)
-    relation = db.sql(QUERY)
-    assert relation.fetchall() == [("007", 3), ("8", 3)]
-    assert sent and relation.counts == {"rows without a time": 2 * len(sent)}
-
-
-def test_a_task_that_runs_twice_counts_once() -> None:
-    param = counts.TallyParam()
-    tally = param.addInPlace(param.zero({}), {("top", 0): ({"rows": 3}, [])})
-    tally = param.addInPlace(tally, {("top", 1): ({"rows": 4}, [])})
-    assert param.addInPlace(tally, {("top", 0): ({"rows": 3}, [])}) == {
-        ("top", 0): ({"rows": 3}, []),
-        ("top", 1): ({"rows": 4}, []),
-    }
+    monkeypatch.setattr(task.Task, "_rows", rows)
+    for sql in (QUERY, "SELECT auction, median(epoch_us(ts)) FROM bids GROUP BY auction"):
+        sent.clear()
+        relation = db.sql(sql)
+        assert len(relation.fetchall()) == 2
+        assert sent and relation.counts == {"rows without a time": 2 * len(sent)}
 
 
 def test_files_with_nanoseconds_and_nested_columns(tmp_path: Path) -> None:

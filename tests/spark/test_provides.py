@@ -18,7 +18,7 @@ from tsql.backends import Run
 from tsql.backends.local.run.entry import chunk_columns
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
-from tsql.backends.spark.stages import Stages, collect_rows
+from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.wire import decode_chunks
 from tsql.kernels.expr.errors import PlanError
 
@@ -52,11 +52,11 @@ def between_machines(steps: str) -> str:
 def shards_of(db: Any, cut: Cut) -> list[list[Row]]:
     """The rows of the last step, by the task that has them; of copies those of one."""
     run, step = Run(settings=db.settings), cut.plan.root
-    jobs = Jobs(db.backend.spark, run)
-    stages = Stages(db.backend.spark, cut, run, jobs)
+    jobs = Jobs(db.backend.transport, run)
+    stages = Stages(db.backend.transport, cut, run, jobs)
     shards = cut.properties[id(step)].shards
     found: list[list[Any]] = [[] for _ in range(shards)]
-    for shard, _, place, blob in sorted(collect_rows(stages._stage(step, None, shards), jobs), key=lambda row: row[2]):
+    for shard, _, place, blob in sorted(jobs.collect(stages._stage(step, None, shards)), key=lambda row: row[2]):
         found[shard] += decode_chunks(blob, len(chunk_columns(step.schema)), place)
     return [rows_of(chunks, step.schema) for chunks in found]
 

@@ -38,7 +38,7 @@ def test_queries(db: Any, duck: Any, name: str) -> None:
 @pytest.mark.parametrize("name", QUERIES)
 def test_queries_of_large_tables(db: Any, duck: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No side of a join is small enough for a broadcast: rows are placed by their keys."""
-    monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_ROWS", 0)
+    monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_BYTES", -1)
     assert bag(db.sql(QUERIES[name]).fetchall()) == bag(duck.sql(QUERIES[name]).fetchall())
 
 

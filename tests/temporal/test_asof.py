@@ -131,7 +131,7 @@ def test_random_tables(inequality: str, pytestconfig: pytest.Config) -> None:
 @pytest.mark.parametrize("rows", ["broadcast", "placed"])
 def test_spark_places_both_sides(rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if rows == "placed":
-        monkeypatch.setattr(cost, "BROADCAST_ROWS", 0)
+        monkeypatch.setattr(cost, "BROADCAST_BYTES", -1)
     left, right = events("few_times", 1, rows=100), events("few_times", 2, rows=150)
     with session("spark") as db:
         db.register("l", left)

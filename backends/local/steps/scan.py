@@ -23,7 +23,10 @@ class ScanStep(LocalStep[Scan]):
 
     def flow(self, node: Node) -> Flow:
         x, step = self.x, node.step
-        shards, batch_rows = x.graph.shards, x.spill.morsel_rows()
+        shards, batch_rows = (
+            step.shards if step.ranges is None and step.shards else x.graph.shards,
+            x.spill.morsel_rows(),
+        )
         if step.ranges is not None:
             data: Dataset = RangeData(step, shards, batch_rows)
         elif isinstance(step.source, BlockTable):

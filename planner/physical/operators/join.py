@@ -205,8 +205,12 @@ class HashJoin(Step):
         at = 0 if self.build == "left" else 1
         built, probed, costs = given[at], given[1 - at], machine.costs
         each = costs.group_ns if built.rows <= cost.CACHED_GROUPS else costs.miss_ns / 2
-        work = built.rows * costs.merge_ns + probed.rows * each + rows * costs.row_ns
-        return machine.work(work, properties.shards, built.rows * width(self.inputs[at].schema), breaks=True)
+        building, work = built.rows * costs.merge_ns, probed.rows * each + rows * costs.row_ns
+        memory = built.rows * width(self.inputs[at].schema)
+        if machine.is_cluster and built.properties.replicated:
+            # Machines share no table: each builds its own.
+            return machine.work(work, properties.shards, memory, breaks=True) + Cost(building, building)
+        return machine.work(building + work, properties.shards, memory, breaks=True)
 
     def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
         if self.kind not in ("inner", "left", "full", "single"):

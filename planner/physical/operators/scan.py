@@ -35,6 +35,7 @@ class Scan(Step):
     ranges: str | None = None
     """The sort column of a table whose rows are dealt to shards by ranges of it."""
     shards: int | None = None
+    """The number of ranges; without ranges, 1 if one shard reads everything."""
     progress: str | None = None
     """A time column. Parts of the source are read in its order as far as their bounds tell, and steps above learn how
     far the time has come."""
@@ -59,7 +60,7 @@ class Scan(Step):
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return (
-            Properties(shards)
+            Properties(self.shards or shards)
             if self.ranges is None
             else Properties(self.shards or shards, placed=(self.ranges,), by_ranges=True)
         )
@@ -111,7 +112,13 @@ class Scan(Step):
         ranges = attributes.column("ranges", step.schema, "the scan")
         if ranges is not None and not is_sorted(source, ranges):
             raise attributes.error("ranges", f"table {table} is not sorted by {ranges}", hint="leave ranges out")
-        shards = attributes.shards() if ranges is not None else None
+        shards = attributes.shards()
+        if ranges is None and shards not in (None, 1):
+            raise attributes.error(
+                "shards",
+                f"shards={shards}: without ranges, a scan is in as many shards as the plan has, or in one",
+                hint="leave shards out, or put reshard behind the scan",
+            )
         progress = attributes.column("progress", step.schema, "the scan")
         if progress is not None:
             if ranges is not None or not has_progress(source, progress, columns):

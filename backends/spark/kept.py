@@ -1,0 +1,150 @@
+"""What a Python worker keeps between tasks: parsed plans with their kernels, open sources, and rows that the tasks of
+one run share."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import field, replace
+from typing import Any
+
+from tsql.backends.io import Source
+from tsql.backends.io.open import from_description
+from tsql.backends.local.run.kernels import Kernels
+from tsql.backends.spark.part import StagePart
+from tsql.backends.spark.wire import expression_nodes
+from tsql.kernels.expr.nodes import Literal
+from tsql.kernels.expr.types import BIGINT, parse_type
+from tsql.kernels.process import forks
+from tsql.kernels.process.quick_dataclass import dataclass
+from tsql.planner.physical.movement import Gather
+from tsql.planner.physical.operators.limit import Limit
+from tsql.planner.physical.planfile import parse_plan
+from tsql.planner.physical.step import PhysicalPlan, Step
+
+KEPT_PLANS = 64
+KEPT_SOURCES = 32
+KEPT_RUNS = 2
+"""Rows for all tasks are kept for this many runs: the tasks of two queries may take turns."""
+
+SETTLED_NS = 1_000_000_000
+STABLE_FILES = 64
+"""A source of at most this many files is used again by other runs, as long as none of them has changed."""
+
+
+@dataclass
+class LoadedPart:
+    """A parsed plan with its steps by name and its compiled kernels."""
+
+    plan: PhysicalPlan
+    steps: dict[str, Step]
+    kernels: Kernels = field(default_factory=Kernels)
+    ends: dict[tuple[str, int | None], Step] = field(default_factory=dict)
+
+    def gathered(self, top: Step, most: int | None = None) -> Step:
+        """The rows of a step in one shard, or the first of them. Kept, since graphs of pipelines are found by the
+        identity of their last step."""
+        key = (top.name, most)
+        if key not in self.ends:
+            gather = Gather((top,), name=f"{top.name} gathered")
+            self.ends[key] = (
+                gather if most is None else Limit((gather,), count=Literal(most, BIGINT), name=f"{top.name} first")
+            )
+        return self.ends[key]
+
+
+@dataclass(frozen=True)
+class OpenSource:
+    """An open source, the run that used it last, and what its files looked like when it was opened."""
+
+    source: Source
+    run: str
+    prints: tuple[Any, ...] | None
+
+
+_programs: OrderedDict[Any, LoadedPart] = OrderedDict()
+_sources: OrderedDict[Any, OpenSource] = OrderedDict()
+_shared: OrderedDict[str, dict[str, Any]] = OrderedDict()
+_lock = forks.lock()
+_settled: set[int] = set()
+
+
+def settle() -> None:
+    """Tell the garbage collector to leave alone what is there now. A worker looks for garbage after each task, which
+    takes 30 ms over the objects of all imported modules, and blocks the next task."""
+    if os.getpid() not in _settled:
+        _settled.add(os.getpid())
+        gc.collect()
+        gc.freeze()
+
+
+def _kept(cache: OrderedDict[Any, Any], key: Any, most: int, make: Callable[[], Any]) -> Any:
+    with _lock:
+        if key not in cache:
+            cache[key] = make()
+            while len(cache) > most:
+                cache.popitem(last=False)
+        cache.move_to_end(key)
+        return cache[key]
+
+
+def program_of(part: StagePart) -> LoadedPart:
+    """The program of a part's plan; made once per worker."""
+    key = (part.text, tuple(part.positions), tuple(part.parameter_types.items()))
+    return _kept(_programs, key, KEPT_PLANS, lambda: _parse(part))
+
+
+def _parse(part: StagePart) -> LoadedPart:
+    plan = parse_plan(part.text, None, {name: parse_type(text) for name, text in part.parameter_types.items()})
+    nodes = list(expression_nodes(plan.root))
+    if len(nodes) == len(part.positions):
+        # Positions refer to the query's text, not the plan's. Nobody else has seen these nodes yet.
+        for node, position in zip(nodes, part.positions, strict=True):
+            object.__setattr__(node, "position", position)
+    return LoadedPart(plan, {step.name: step for step in plan.root.walk()})
+
+
+def source_of(run: str, description: dict[str, Any], files: str) -> Source:
+    """The source of a description. What is open already is used again by the same run, and by others if none of its
+    files has changed. `files` stands for the names of the files that the driver has seen."""
+    key = (json.dumps(description, sort_keys=True), files)
+    with _lock:
+        known = _sources.get(key)
+        if known is None or not (known.run == run or known.prints == _prints(known.source) is not None):
+            source = from_description(description)
+            known = OpenSource(source, run, _prints(source))
+        _sources[key] = replace(known, run=run)
+        _sources.move_to_end(key)
+        while len(_sources) > KEPT_SOURCES:
+            _sources.popitem(last=False)
+        return known.source
+
+
+def _prints(source: Source) -> tuple[Any, ...] | None:
+    """Size and time of change of each file of a source. None for many files, if one is not there, or if one is so new
+    that it may change again without a new time."""
+    paths = getattr(source, "paths", None)
+    if not paths or len(paths) > STABLE_FILES:
+        return None
+    try:
+        found = [os.stat(path) for path in paths]
+    except (OSError, TypeError, ValueError):
+        return None
+    if any(status.st_mtime_ns > time.time_ns() - SETTLED_NS for status in found):
+        return None
+    return tuple((status.st_mtime_ns, status.st_ctime_ns, status.st_size) for status in found)
+
+
+def shared_rows(run: str, name: str, compute: Callable[[], Any]) -> Any:
+    """Rows that all tasks of a run in this worker use; the first one computes them."""
+    with _lock:
+        mine = _shared.setdefault(run, {})
+        while len(_shared) > KEPT_RUNS:
+            _shared.popitem(last=False)
+    if name not in mine:
+        mine[name] = compute()
+    return mine[name]

@@ -1,0 +1,35 @@
+"""LIMIT over the rows of a cluster: how many rows the driver needs of each step that tasks compute."""
+
+from __future__ import annotations
+
+from tsql.backends import Run
+from tsql.backends.local.run.constants import row_count
+from tsql.planner.physical.movement import Gather
+from tsql.planner.physical.operators.limit import Limit
+from tsql.planner.physical.operators.project import Project
+from tsql.planner.physical.step import Step
+
+
+def rows_asked(root: Step, entries: list[Step], run: Run) -> dict[int, int]:
+    """The most rows that are needed of an entry, by its id, where all its users are limits."""
+    users: dict[int, list[Step]] = {}
+    for step in root.walk():
+        for below in step.inputs:
+            users.setdefault(id(below), []).append(step)
+    found = {}
+    for entry in entries:
+        asked = [_asked(user, users, run) for user in users.get(id(entry), ())]
+        known = [rows for rows in asked if rows is not None]
+        if isinstance(entry, Gather) and asked and len(known) == len(asked):
+            found[id(entry)] = max(known)
+    return found
+
+
+def _asked(step: Step, users: dict[int, list[Step]], run: Run) -> int | None:
+    """The rows that a step needs of its input; None for all of them."""
+    if isinstance(step, Limit) and not step.is_percentage:
+        count = row_count(step.count, run.parameters)
+        return None if count is None else count + (row_count(step.offset, run.parameters) or 0)
+    if isinstance(step, Project) and len(users.get(id(step), ())) == 1:
+        return _asked(users[id(step)][0], users, run)
+    return None

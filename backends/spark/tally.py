@@ -1,0 +1,48 @@
+"""What tasks tell the driver besides rows: counts (`Run.count`), notes, and for `explain analyze` rows and times of
+their steps. A tally is a row of the wire, so what a task sent before it was lost and ran again counts once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tsql.backends import Run
+from tsql.backends.spark.part import StagePart
+
+
+def of(part: StagePart, shard: int, run: Run, ms: float, bytes_in: int, bytes_out: int) -> bytes | None:
+    """The tally of one shard; None if there is nothing to tell."""
+    if not (run.counts or run.notes or part.profile):
+        return None
+    told: dict[str, Any] = {"stage": part.stage, "shard": shard, "counts": run.counts, "notes": run.notes}
+    if part.profile:
+        told |= {
+            "ms": ms,
+            "bytes_in": bytes_in,
+            "bytes_out": bytes_out,
+            "rows_of": run.rows_of,
+            "steps": run.steps,
+            "choices": run.choices,
+        }
+    return json.dumps({"tally": told}).encode()
+
+
+class Tallies:
+    """What the tasks of a run have told."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+
+    def add(self, told: dict[str, Any]) -> None:
+        self.told.append(told)
+
+    def tell(self, run: Run) -> None:
+        """Add everything to the driver's run."""
+        for one in self.told:
+            for note in one["notes"]:
+                run.note(note)
+            for what, rows in one["counts"].items():
+                run.count(what, rows)
+            for name, rows in one.get("rows_of", {}).items():
+                run.rows_of[name] = run.rows_of.get(name, 0) + rows
+            run.choices |= one.get("choices", {})
