@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import tsql
-from bench.spark import Spark
+from bench.spark_peer import Spark
 from bench.temporal_cases import JOINS, KEYS, LONG_WINDOW, ORDER, WINDOWS, Case
 from bench.temporal_data import tables
 from tsql.tpch.engines import DuckDB, Tsql

@@ -113,7 +113,9 @@ def session(table: str = "ads", aims: Mapping[str, float] | None = None) -> Case
                    count(*) AS n, sum(amount) AS total
             FROM numbered GROUP BY user_id, number""",
         temporal_polars.session(table),
-        aims=aims or {},
+        "SELECT user_id, session_window.start AS window_start, session_window.end AS window_end, count(*) AS n, "
+        f"sum(amount) AS total FROM {table} GROUP BY user_id, session_window(event_time, '2 seconds')",
+        aims or {},
     )
 
 

@@ -35,17 +35,19 @@ def tables(rows: int) -> dict[str, Path]:
     return paths
 
 
+def ad_sizes(rows: int) -> dict[str, int]:
+    """Options of `ads`: a sample has fewer ads and users, so that each has as many rows."""
+    shrink = max(20_000_000 // rows, 1)
+    return {
+        "ads": max(10_000 // shrink, 10),
+        "users": max(1_000_000 // shrink, 100),
+        "per_second": max(100_000 // shrink, 100),
+    }
+
+
 def write(folder: Path, rows: int) -> None:
     """All tables in a new folder."""
-    # A sample has fewer ads and users, so that each has as many rows.
-    shrink = max(20_000_000 // rows, 1)
-    ads.write(
-        folder,
-        rows,
-        ads=max(10_000 // shrink, 10),
-        users=max(1_000_000 // shrink, 100),
-        per_second=max(100_000 // shrink, 100),
-    )
+    ads.write(folder, rows, **ad_sizes(rows))
     count = rows // 2
     pq.write_table(prices(count, "price", offset_us=3), folder / "trades.parquet")
     pq.write_table(prices(count, "bid", offset_us=0), folder / "quotes.parquet")
