@@ -13,6 +13,7 @@ from tsql.backends.backend import Backend
 from tsql.backends.local.kernel_store import KernelStore
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.run import Run
+from tsql.backends.spark.arranged import lazily_sorted
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import rows_asked
@@ -102,7 +103,7 @@ class SparkBackend(Backend):
         from tsql.backends.spark.transport.frames import FrameTransport
 
         transport = FrameTransport(self.spark)
-        stages = Stages(transport, Cut(plan), run, Jobs(transport, run), lazy=True)
+        stages = Stages(transport, Cut(lazily_sorted(plan)), run, Jobs(transport, run), lazy=True)
         return transport.result(*stages.frame(), plan)
 
     def close(self) -> None:

@@ -70,7 +70,8 @@ class Scan(Step):
         return cost.UNKNOWN_ROWS if known is None else float(known)
 
     def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
-        return machine.work(rows * width(self.schema) * machine.costs.scan_byte_ns, properties.shards)
+        each = machine.costs.scan_byte_ns * (cost.DECODING if machine.is_cluster else 1.0)
+        return machine.work(rows * width(self.schema) * each, properties.shards)
 
     def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
         return logical.Scan(self.table, self.source, self.columns)
