@@ -14,7 +14,7 @@ from tsql.backends.io.conform import OPTION as SCHEMA
 from tsql.backends.io.conform import conformed, declared
 from tsql.backends.io.descriptors import descriptor_of
 from tsql.backends.io.files import compression_of, expand, kind_of, open_input, reading
-from tsql.backends.io.kinds import ALIASES, KINDS
+from tsql.backends.io.kinds import ALIASES, KINDS, NAMED_KINDS
 from tsql.backends.io.partitioned import OPTIONS as FILE_OPTIONS
 from tsql.backends.io.partitioned import with_file_columns
 from tsql.backends.io.pipes import PipePath, Pipes
@@ -81,7 +81,7 @@ def _kind(patterns: list[str], kind: str | None) -> str:
     if kind is not None:
         kind = ALIASES.get(kind.lower(), kind.lower())
         if kind not in KINDS:
-            raise SourceError(f"unknown kind of file {kind}", hint=f"kinds are {', '.join(KINDS)}")
+            raise SourceError(f"unknown kind of file {kind}", hint=f"kinds are {', '.join(NAMED_KINDS)}")
         return kind
     kinds = {_kind_of_one(pattern) for pattern in patterns}
     if len(kinds) > 1:
@@ -116,7 +116,7 @@ def _kind_by_content(path: str) -> str:
         return "csv"
     raise SourceError(
         f"{path}: what kind of file this is cannot be told from its name or content",
-        hint=f"name the kind: {', '.join(KINDS)}",
+        hint=f"name the kind: {', '.join(NAMED_KINDS)}",
     )
 
 
