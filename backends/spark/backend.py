@@ -15,6 +15,7 @@ from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.backends.local.run.entry import chunk_columns
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
+from tsql.backends.names import OuterNames
 from tsql.backends.run import Run
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
@@ -34,6 +35,7 @@ class SparkBackend(Backend):
     def __init__(self, session: SparkSession | str):
         self.kernels = KernelStore()
         """The kernels of the parts of plans that run here, on the driver."""
+        self._names: OuterNames | None = None
         self.spark, self._ours = start(session) if isinstance(session, str) else (session, False)
 
     @property
@@ -83,6 +85,14 @@ class SparkBackend(Backend):
     def frame(self, plan: PhysicalPlan, run: Run) -> DataFrame:
         """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
         return Stages(self.spark, Cut(plan), run, Jobs(self.spark, run)).result()
+
+    def outer_names(self) -> OuterNames | None:
+        """The tables and views of the Spark session. (A stand-in for a session may have none.)"""
+        if self._names is None and hasattr(self.spark, "table"):
+            from tsql.backends.spark.names import SparkNames
+
+            self._names = SparkNames(self.spark)
+        return self._names
 
     def close(self) -> None:
         """Free the kernels, and stop the session if it was started here."""
