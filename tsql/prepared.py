@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tsql.backends import Settings
-from tsql.backends.names import Use
+from tsql.backends.names import NeverKept, Use
 from tsql.catalog.catalog import Catalog
 from tsql.catalog.definition import Table, TableDefinition
 from tsql.costs import calibrated
@@ -88,6 +88,8 @@ class PlanCache:
             return prepared
 
     def keep(self, key: Any, version: int, prepared: Prepared) -> None:
+        if any(isinstance(use, NeverKept) for use in prepared.files):
+            return
         with self._lock:
             if version != self._version:
                 self._plans.clear()

@@ -305,6 +305,8 @@ class QueryAnalyzer:
             name = dotted(parts)
         if found is None and parts is None and node.this.args.get("quoted") and any(c in name for c in "./*\\"):
             return _scan(name, open_path(self.catalog, name, position, self.source.text), node.alias)
+        if found is None and not qualified and not self.views:
+            found = self._variable(name, position)
         if found is None:
             names = [*environment, *self.catalog.names(), *getattr(self.catalog, "outer_names", list)()]
             error = UnknownTableError(
@@ -319,6 +321,14 @@ class QueryAnalyzer:
             return self._view(name, found.text, node)
         relation = _scan(name, found, node.alias)
         return (by_entry(self, name, relation) if self.sequenced and parts is None else None) or relation
+
+    def _variable(self, name: str, position: int | None) -> Any:
+        """The table in a Python variable of the caller."""
+        try:
+            return getattr(self.catalog, "variable", lambda name: None)(name)
+        except TsqlError as error:
+            error.position = position if error.position is None else error.position
+            raise error.locate(self.source.text) from None
 
     def _view(self, name: str, text: str, node: exp.Table) -> AnalyzedRelation:
         from tsql.analyze.macros import expand_macros

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsql.backends.io import Source
 from tsql.backends.io.pipes import Pipe, Pipes, is_fifo
-from tsql.backends.names import Absent, OuterNames, Use
+from tsql.backends.names import Absent, FoundTable, OuterNames, Use
 from tsql.catalog.definition import Macro, Table, View
 from tsql.catalog.external import External
 from tsql.kernels.expr.errors import CatalogError, SourceError
@@ -103,6 +103,8 @@ class Catalog:
         """Runs a logical plan in the session and returns an Arrow table."""
         self.outer: Callable[[], OuterNames | None] = lambda: None
         """Tables that the backend knows: they are found behind those of the catalog."""
+        self.variables: Callable[[str], FoundTable | None] = lambda name: None
+        """Tables in variables of the code that called the session."""
 
     def fetch(self, plan: Any) -> list[Any]:
         """The values of the only column of a plan, for a query whose columns depend on data (PIVOT)."""
@@ -141,6 +143,16 @@ class Catalog:
         found = names.find(parts)
         self.record(Absent(names, parts) if found is None else found.use)
         return None if found is None else found.source
+
+    def variable(self, name: str) -> Source | None:
+        """The table in a variable of the code that called the session. Only queries ask for it: plan files and views
+        mean the same whoever calls."""
+        found = self.variables(name)
+        if found is None:
+            return None
+        self._ask("variable", name)
+        self.record(found.use)
+        return found.source
 
     def record(self, use: Use) -> None:
         """Tell the plan cache what a query has read."""

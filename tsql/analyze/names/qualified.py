@@ -46,3 +46,16 @@ def outer_parts(catalog: Any, table: exp.Table) -> tuple[str, ...] | None:
     if len(parts) == 1 or getattr(catalog, "outer", lambda: None)() is None:
         return None
     return None if is_own(catalog, table) and catalog.entry(parts[-1]) is not None else parts
+
+
+class WithoutVariables:
+    """A catalog in which a view is defined: a variable of the code that defines it is not there when it is used."""
+
+    def __init__(self, catalog: Any):
+        self.catalog = catalog
+
+    def variable(self, name: str) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.catalog, name)
