@@ -27,6 +27,14 @@ class OuterNames(Protocol):
 
     def find(self, parts: tuple[str, ...]) -> FoundTable | None: ...
 
+    def scan(self, kind: str, path: str | tuple[str, ...], options: dict[str, Any]) -> FoundTable | None:
+        """A table of a lake (`delta`, `iceberg`) that only the backend reads; None if it does not."""
+        ...
+
+    def remember(self, paths: list[str]) -> None:
+        """Take the credentials for files elsewhere from the backend's settings."""
+        ...
+
     def names(self) -> list[str]:
         """Names to suggest beside a wrong one."""
         ...

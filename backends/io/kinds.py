@@ -83,6 +83,8 @@ KINDS = {
         functions=("read_arrow",),
         connectors=("arrow",),
     ),
+    "delta": FileKind("delta", "delta_source", functions=("delta_scan",), has_file_columns=False),
+    "iceberg": FileKind("iceberg", "iceberg_source", functions=("iceberg_scan",), has_file_columns=False),
     "parquet_table": FileKind("parquet.table", "TableSource", has_file_columns=False, has_function=False),
     "text": FileKind("whole", "TextSource", has_file_columns=False),
     "blob": FileKind("whole", "BlobSource", has_file_columns=False),

@@ -65,6 +65,7 @@ def table_text(table: str, source: Any) -> str:
     if about is None or getattr(source, "catalog_name", None) == table.lower():
         return identifier(table)
     plain = len(about["paths"]) == 1 and not about.get("options") and not about["paths"][0].startswith("{")
+    plain = plain and getattr(source, "path_says_kind", True)
     text = about["paths"][0] if plain else json.dumps(about, ensure_ascii=False, sort_keys=True)
     return "'" + text.replace("'", "''") + "'"
 

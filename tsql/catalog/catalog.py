@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tsql.backends.io import Source
+from tsql.backends.io import Source, remote
 from tsql.backends.io.pipes import Pipe, Pipes, is_fifo
-from tsql.backends.names import Absent, FoundTable, OuterNames, Use
+from tsql.backends.names import Absent, FoundTable, NeverKept, OuterNames, Use
 from tsql.catalog.definition import Macro, Table, View
 from tsql.catalog.external import External
 from tsql.kernels.expr.errors import CatalogError, SourceError
@@ -172,7 +172,7 @@ class Catalog:
         paths = entry.files.paths
         use = FileUse(paths, fingerprint(paths))
         known = self._sources.get(key)
-        if known is None or known[0] is not entry or known[1] != use:
+        if known is None or known[0] is not entry or known[1] != use or any(map(remote.is_remote, paths)):
             known = self._sources[key] = (entry, use, self.open_file(list(paths), entry.files.kind, entry.options()))
             known[2].catalog_name = key  # plan files say the name, and not the files behind it
         else:
@@ -244,6 +244,7 @@ class Catalog:
     ) -> Source:
         """Open a file, a pattern or a list of files as a source; the kind is that of the extension unless given."""
         from tsql.backends.io.open import open_source, rejects_of
+        from tsql.backends.io.snapshot import OtherReader
 
         where = path if isinstance(path, str) else tuple(path)
         try:
@@ -251,7 +252,11 @@ class Catalog:
         except (TypeError, ValueError):
             question = None
         before = fingerprint(where)
-        settled = _is_settled(before)
+        elsewhere = any(map(remote.is_remote, [where] if isinstance(where, str) else where))
+        settled = _is_settled(before) and not elsewhere
+        names = self.outer()
+        if elsewhere and names is not None:
+            names.remember([where] if isinstance(where, str) else list(where))
         fifos: dict[Any, Pipe] | None = getattr(self._asking, "fifos", None)
         try:
             source = open_source(
@@ -260,6 +265,13 @@ class Catalog:
                 dict(options or {}),
                 lambda path: self.pipes.path(path, fifos),
             )
+        except OtherReader:
+            self._ask("file", str(where))
+            found = None if names is None else names.scan(kind or "", where, dict(options or {}))
+            if found is None:
+                raise
+            self.record(found.use)
+            return found.source
         except BaseException:
             self._ask("file", str(where))
             raise
@@ -268,7 +280,7 @@ class Catalog:
             self._ask("file", str(where))
         else:
             self._tell_opened(question, source, use)
-        self.record(use)
+        self.record(NeverKept() if elsewhere else use)
         rejects = rejects_of(source)
         if rejects is not None:
             self._show_rejects(rejects)

@@ -48,9 +48,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tsql.backends.io import ColumnStatistics, LazyColumns, Split, Statistics
+from tsql.backends.io import ColumnStatistics, LazyColumns, Split, Statistics, remote
 from tsql.backends.io.convert import castable, convert
-from tsql.backends.io.files import NO_PARTITIONS, Partitions, expand, partitions_of, reading, stored_path
+from tsql.backends.io.files import NO_PARTITIONS, Partitions, expand, open_stored, partitions_of, reading, stored_path
 from tsql.backends.io.normalize import TWELVE_BYTES, batch_of, engine_schema, normalize
 from tsql.backends.io.parquet.footer import Footer, read_footer
 from tsql.backends.io.parquet.forms import ColumnForm, column_form, is_ours
@@ -234,6 +234,8 @@ class ParquetSource:
 
     def _chunk_reader(self, file: ParquetFile, split: Split, position: int) -> ChunkReader | None:
         """Our reader of a column of a row group; None if pyarrow reads it."""
+        if remote.is_remote(split.file):
+            return None  # our decoder reads by descriptor
         form, chunk = file.form(position), file.footer.chunks[split.detail][position]
         if form is None or not is_ours(chunk):
             return None
@@ -426,14 +428,16 @@ class ParquetSource:
         if path not in readers:
             while len(readers) >= OPEN_FILES:
                 readers.pop(next(iter(readers))).close(force=True)
-            stream = pa.OSFile(stored_path(path), "rb")
+            stream, elsewhere = open_stored(path), remote.is_remote(path)
+            if elsewhere and stream.size() != file.footer.size:
+                raise SourceError(f"{path}: the file has changed since it was opened")
             import pyarrow.parquet as pq
 
             readers[path] = pq.ParquetFile(
                 stream,
                 metadata=file.footer.metadata,
                 read_dictionary=[file.footer.schema.field(i).name for i in file.dictionaries],
-                pre_buffer=False,
+                pre_buffer=elsewhere,
                 page_checksum_verification=True,
                 arrow_extensions_enabled=False,
             )

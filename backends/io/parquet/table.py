@@ -16,7 +16,7 @@ from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import Type, parse_type
 
-OPTIONS = ("columns", "partitions", "values")
+OPTIONS = ("columns", "partitions", "values", "required")
 _FIELD_ID = b"PARQUET:field_id"
 
 
@@ -44,6 +44,7 @@ class TableSource(ParquetSource):
         stated = dict(options or {})
         try:
             self.columns = {str(name): (parse_type(kind), stored) for name, kind, stored in stated["columns"]}
+            self._required = {str(name) for name in stated.get("required", ())}
             names, values = list(stated["partitions"]), list(stated["values"])
             types = {name: self.columns[name][0] for name in names}
             rows = [dict(zip(names, row, strict=True)) for row in values] if names else [{} for _ in patterns]
@@ -67,6 +68,8 @@ class TableSource(ParquetSource):
             place = ids.get(stored) if isinstance(stored, int) else file.index.get(stored.lower())
             if place is not None:
                 found[name.lower()] = place
+            elif name in self._required:
+                raise SourceError(f"{path}: column {name}, whose value only the table's log has, is missing here")
             elif isinstance(stored, int) and not ids and name not in self.partitions.types:
                 raise SourceError(
                     f"{path}: the columns of this file have no field ids, by which the table finds them",
