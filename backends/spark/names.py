@@ -14,9 +14,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tsql.backends.names import FoundTable, NeverKept
-from tsql.backends.spark import table_files
+from tsql.backends.spark import lakes, storage, table_files
 from tsql.backends.spark.frame import FrameSource
-from tsql.backends.spark.java import java_session, to_json
+from tsql.backends.spark.java import java_session, named, ticked, to_json
 from tsql.backends.spark.table_files import OtherWay
 from tsql.kernels.expr.errors import CatalogError, TsqlError
 from tsql.kernels.process.quick_dataclass import dataclass
@@ -31,29 +31,42 @@ class SparkNames:
 
     def find(self, parts: tuple[str, ...]) -> FoundTable | None:
         """What Spark has under a name; None if it has nothing."""
+        # A session without the jar of Delta knows a Delta table by its metadata alone.
+        lake = lakes.find(self.session, parts, lakes.delta) if all(parts) else None
+        if lake is None and self._exists(parts):
+            lake = lakes.find(self.session, parts, lakes.iceberg)
+        if isinstance(lake, FoundTable):
+            return lake
         frame = self._frame(parts)
         if frame is None:
             return None
         found: Any = resolved(FrameSource(frame, dotted(parts)), lambda: self._frame(parts))
-        if len(parts) > 1:
-            found.source.qualified_name = dotted(parts)
-        else:
-            found.source.catalog_name = parts[0].lower()
+        if lake is not None:
+            found.source.note = f"{dotted(parts)}: a DataFrame of Spark: {lake}"
+        named(found.source, parts)
         return found
 
-    def _frame(self, parts: tuple[str, ...]) -> Any:
-        if not all(parts):
-            return None
-        name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    def scan(self, kind: str, path: str | tuple[str, ...], options: dict[str, Any]) -> FoundTable | None:
+        """A Delta or Iceberg table that Spark reads, if it has what that takes."""
+        return lakes.scan(self.session, kind, path, options)
+
+    def remember(self, paths: list[str]) -> None:
+        """Take the credentials for files elsewhere from Hadoop's settings."""
+        storage.remember(self.session, paths)
+
+    def _exists(self, parts: tuple[str, ...]) -> bool:
         try:
-            if not self.session.catalog.tableExists(name):
-                return None
+            return all(parts) and bool(self.session.catalog.tableExists(ticked(parts)))
         except AnalysisException:
-            return None  # a catalog or a namespace that is not there, or a name with too many parts
+            return False  # a catalog or a namespace that is not there, or a name with too many parts
         except (PySparkException, Py4JError) as error:
             raise _failure(parts, error) from error
+
+    def _frame(self, parts: tuple[str, ...]) -> Any:
+        if not self._exists(parts):
+            return None
         try:
-            return self.session.table(name)
+            return self.session.table(ticked(parts))
         except (PySparkException, Py4JError) as error:
             raise _failure(parts, error) from error
 
@@ -93,7 +106,9 @@ class FilesUse:
         try:
             frame = self.again()
             return (
-                frame is not None and table_files.listed(frame, FrameSource(frame).schema).fingerprint() == self.print
+                self.print is not None
+                and frame is not None
+                and table_files.listed(frame, FrameSource(frame).schema).fingerprint() == self.print
             )
         except (OtherWay, TsqlError):
             return False  # a new analysis tells why
@@ -101,4 +116,6 @@ class FilesUse:
 
 def _failure(parts: tuple[str, ...], error: BaseException) -> CatalogError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = [lines[1].lstrip(": ").partition(": ")[2] or lines[1]]  # the message of a Java exception
     return CatalogError(f"Spark cannot read {dotted(parts)}: {lines[0] if lines else type(error).__name__}")

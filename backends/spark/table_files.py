@@ -10,16 +10,17 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from tsql.backends.io import Source
+from tsql.backends.io import Source, remote
 from tsql.backends.io.arrow import ArrowSource
 from tsql.backends.io.parquet.source import ParquetFile
 from tsql.backends.io.parquet.table import TableSource, table_options
 from tsql.backends.io.text import parse_date
+from tsql.backends.spark import storage
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.java import class_of, java_session, to_json
 from tsql.kernels.expr.errors import SourceError
@@ -69,8 +70,10 @@ class TableFiles:
     paths: tuple[str, ...]
     options: dict[str, Any]
 
-    def fingerprint(self) -> tuple[Any, ...]:
-        """The files, their sizes and times of change, and what the table says of them."""
+    def fingerprint(self) -> tuple[Any, ...] | None:
+        """The files, their sizes and times of change, and what the table says of them; None for files elsewhere."""
+        if any(map(remote.is_remote, self.paths)):
+            return None
         return json.dumps(self.options), tuple(_stat(path) for path in self.paths)
 
 
@@ -113,6 +116,7 @@ def listed(frame: DataFrame, schema: Schema) -> TableFiles:
         raise OtherWay("its partition columns are not among its columns")
     files = json.loads(to_json(session, relation.location().inputFiles()))
     paths = tuple(map(_local, files))
+    storage.remember(session, paths)
     texts = _partition_texts(session, plan, relation.location(), paths, by.names)
     places = [by.names.index(key) for key in keys]
     values = [[_value(types[key], row[i]) for key, i in zip(keys, places, strict=True)] for row in texts]
@@ -151,10 +155,12 @@ def _check_fields(fields: list[StructField]) -> None:
 
 
 def _local(url: str) -> str:
-    found = urlsplit(url)
-    if found.scheme != "file" or found.netloc:
-        raise OtherWay(f"its files are at {found.scheme}://")
-    return unquote(found.path)
+    """The path of a file as our reader takes it."""
+    if remote.scheme_of(url) == "file":
+        return remote.plain(url)
+    if not remote.is_remote(url):
+        raise OtherWay(f"its files are at {remote.scheme_of(url)}://")
+    return unquote(url)
 
 
 def _partition_texts(
