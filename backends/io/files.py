@@ -182,9 +182,18 @@ def total_bytes(paths: Iterable[str]) -> int:
 def _bytes(path: str) -> int:
     if isinstance(path, PipePath):
         return path.pipe.bytes
-    if remote.is_remote(path):
-        return remote.size_of(path) or 0
-    return os.path.getsize(path) if os.path.exists(path) else 0
+    try:
+        return stored_bytes(path)
+    except FileNotFoundError:
+        return 0
+
+
+def stored_bytes(path: str) -> int:
+    """The size of a file. All of a pipe is awaited."""
+    found = remote.size_of(path) if remote.is_remote(path) else os.path.getsize(stored_path(path))
+    if found is None:
+        raise FileNotFoundError(path)
+    return found
 
 
 def changed_us(path: str) -> int:

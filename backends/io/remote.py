@@ -6,6 +6,7 @@ those of a Spark session). They travel to tasks beside a source's description, a
 
 from __future__ import annotations
 
+import datetime as dt
 import fnmatch
 import os
 import re
@@ -39,7 +40,10 @@ def _s3(url: SplitResult, storage: Storage) -> Any:
 def _gs(url: SplitResult, storage: Storage) -> Any:
     from pyarrow.fs import GcsFileSystem
 
-    return GcsFileSystem(**{name: _flag(value) for name, value in storage.items()})
+    given: dict[str, Any] = {name: _flag(value) for name, value in storage.items()}
+    if "access_token" in given:  # pyarrow wants a time; the store refuses a token that is too old
+        given["credential_token_expiration"] = dt.datetime.now(dt.timezone.utc) + dt.timedelta(hours=1)
+    return GcsFileSystem(**given)
 
 
 def _abfs(url: SplitResult, storage: Storage) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tsql.backends.io import Split, Statistics
-from tsql.backends.io.files import changed_us, check_whole, expand, open_input, reading, total_bytes
+from tsql.backends.io.files import changed_us, check_whole, expand, open_input, reading, stored_bytes, total_bytes
 from tsql.backends.io.normalize import batch_of
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
@@ -61,7 +61,7 @@ class WholeSource:
             case "content":
                 return self._content(path)
             case "size":
-                return total_bytes([path])
+                return stored_bytes(path)
         return changed_us(path)
 
     def _content(self, path: str) -> Any:
