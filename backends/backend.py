@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from tsql.backends.names import OuterNames
 from tsql.backends.run import Run
 from tsql.kernels.expr.errors import CatalogError
 
@@ -67,6 +68,10 @@ class Backend(Protocol):
         """The result as a lazy Spark DataFrame, which runs the plan at each action, even after `run` is over. Other
         backends raise `not_on_spark`."""
         ...
+
+    def outer_names(self) -> OuterNames | None:
+        """Tables that the backend knows by name, which queries find behind those of their session."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

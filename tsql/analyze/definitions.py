@@ -11,7 +11,7 @@ from sqlglot.tokens import TokenType
 from tsql.analyze import kinds as statements
 from tsql.analyze.changes import Overlay, empty_like, find_column, find_table, insert
 from tsql.analyze.files import constant, source_for
-from tsql.analyze.names.qualified import check_qualified
+from tsql.analyze.names.qualified import WithoutVariables, check_qualified
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.time.streams import create_external, main_name, period_of, with_period
 from tsql.catalog.definition import ColumnDefinition, Key, Macro, Table, TableDefinition, View
@@ -57,6 +57,8 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     if query is None:
         raise analyzer.error(f"CREATE {kind} needs AS and a query", table)
     text = analyzer.parsed.text_after(TokenType.ALIAS)
+    if kind == "VIEW":
+        analyzer.catalog = WithoutVariables(analyzer.catalog)
     bound = (
         analyzer.query(query, text, top=kind == "TABLE")
         if kind == "TABLE" or columns

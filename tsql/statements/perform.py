@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tsql import settings as setting
 from tsql.analyze import kinds as statements
-from tsql.catalog.catalog import Catalog, FileUse, as_source
+from tsql.backends.names import Use
+from tsql.catalog.catalog import Catalog, as_source
 from tsql.grammar.script import Piece
 from tsql.kernels.expr.errors import PlanError
 from tsql.kernels.expr.keywords import quote
@@ -35,7 +36,7 @@ class StatementContext:
     scripts: ScriptRunner
     piece: Piece
     values: dict[str, Any]
-    files: tuple[FileUse, ...] = ()
+    files: tuple[Use, ...] = ()
     """The files that the analysis has opened."""
     spent: dict[str, float] = field(default_factory=dict)
     """Milliseconds of the analysis."""

@@ -171,3 +171,9 @@ def with_filled(root: Step) -> Step:
         return replace(step, filled=tuple(c for c in step.columns if is_filled(step.source, c)))
 
     return rebuild(root, name_filled)
+
+
+def source_notes(root: Step) -> tuple[str, ...]:
+    """What sources tell about the way in which they are read, each once."""
+    sources = [step.source for step in root.walk() if isinstance(step, Scan)]
+    return tuple(dict.fromkeys(source.note for source in sources if getattr(source, "note", None)))
