@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,6 +17,8 @@ from tsql.backends.spark.transport.transport import Rows, Transport
 from tsql.backends.spark.wire import Row, about, decode_error
 
 WAIT_SECONDS = 0.02
+ASK_SECONDS = 0.3
+"""How often the cluster is asked how far it has come."""
 
 
 class Jobs:
@@ -40,6 +43,11 @@ class Jobs:
                 assert row[1] is not None
                 found.setdefault(row[1], []).append(row)
         return found
+
+    def written(self, several: list[Rows], shards: int) -> int | None:
+        """The bytes that stages send to so many shards: runs them."""
+        self.run.check()
+        return self._wait(_Action(partial(self.transport.written, several, shards, self.group)))
 
     def _rows(self, rows: Rows, partitions: list[int]) -> list[Row]:
         return list(self.transport.collect(rows, partitions, self.group))
@@ -67,6 +75,7 @@ class Jobs:
         return _Action(partial(self._rows, rows, which))
 
     def _wait(self, action: _Action) -> Any:
+        asked = time.perf_counter()
         try:
             while True:
                 try:
@@ -74,6 +83,9 @@ class Jobs:
                     break
                 except queue.Empty:
                     self.run.check()
+                if time.perf_counter() - asked > ASK_SECONDS:
+                    self._look()
+                    asked = time.perf_counter()
         except BaseException:
             self.cancel()
             raise
@@ -81,6 +93,15 @@ class Jobs:
             self.run.check()
             raise translated(found)
         return found
+
+    def _look(self) -> None:
+        """Ask the cluster how far it has come."""
+        found = self.transport.activity(self.group)
+        if found is not None:
+            self.run.activity = str(found)
+            if self.run.total_rows:
+                share = found.done_tasks / max(1, found.tasks)
+                self.run.done_rows = max(self.run.done_rows, int(share * self.run.total_rows))
 
     def sorted_out(self, found: list[Row]) -> list[Row]:
         """The rows that belong to steps. Raises the first error among the others."""

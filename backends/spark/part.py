@@ -56,6 +56,9 @@ class StagePart:
     parameter_types: dict[str, str]
     settings: dict[str, Any]
     wall_clock: float
+    several: bool = False
+    """A task has whichever shards its rows say, and not the one of its own number."""
+
     one_copy: bool = False
     """The rows are the same on every shard: only those of shard 0 are sent."""
 

@@ -51,6 +51,9 @@ from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.values import Values
 from tsql.planner.physical.step import Step
 
+ADAPTED = 4
+"""From so many shards per core on, the number of tasks follows what was written. It takes a job more."""
+
 SENT_BYTES = 1 << 20
 """Blobs of a broadcast up to this size go with the task; larger ones are a broadcast of Spark."""
 
@@ -161,7 +164,7 @@ class Stages:
     ) -> tuple[Rows, TaskWork]:
         """The rows that enter the stage of `top`, and the work of its tasks."""
         steps = self.cut.entries(top, not self.cut.in_tasks[id(top)])
-        entries, rows, given, shared = self._inputs(steps)
+        entries, rows, given, shared, several = self._inputs(steps)
         self.count += 1
         part = StagePart(
             stage=self.count,
@@ -171,18 +174,20 @@ class Stages:
             entries=entries,
             output=output,
             one_copy=bool(self.cut.properties[id(top)].replicated),
+            several=several,
             **details,
             **self.common,
         )
         return rows, TaskWork(part.encode(), given, shared)
 
-    def _inputs(self, steps: list[Step]) -> tuple[list[Entry], Rows, Given, dict[str, Any]]:
-        """Entries of a part, the rows that are in partitions already, those of the driver, and those for all tasks."""
+    def _inputs(self, steps: list[Step]) -> tuple[list[Entry], Rows, Given, dict[str, Any], bool]:
+        """Entries of a part, the rows that are in partitions already, those of the driver, those for all tasks, and
+        whether a task has several shards."""
         if self.lazy and len(steps) == 1 and isinstance(steps[0], Arrange):
-            return [Entry(steps[0].name, "frame")], self._arranged_frame(steps[0]), {}, {}
+            return [Entry(steps[0].name, "frame")], self._arranged_frame(steps[0]), {}, {}, False
         if len(steps) == 1 and isinstance(steps[0], Scan) and isinstance(steps[0].source, FrameSource):
             (scan,) = steps
-            return [Entry(scan.name, "frame")], self.transport.frame(scan.source.select(scan.columns)), {}, {}
+            return [Entry(scan.name, "frame")], self.transport.frame(scan.source.select(scan.columns)), {}, {}, False
         scans = [step for step in steps if isinstance(step, Scan) and not isinstance(step.source, FrameSource)]
         sources = {id(scan): self._scanned(scan) for scan in scans}
         placed = [step for step in steps if self._is_placed(step)]
@@ -207,8 +212,19 @@ class Stages:
                 blobs = self._driven(step)
                 given.setdefault(0, []).extend((0, step.name, n, blob) for n, blob in enumerate(blobs))
         if moved:
-            return entries, self.transport.placed(moved, tasks), given, shared
-        return entries, self.transport.given([given.get(task, []) for task in range(tasks)]), {}, shared
+            fewer = None if given else self._fewer(moved, tasks)
+            return entries, self.transport.placed(moved, tasks, fewer), given, shared, fewer is not None
+        return entries, self.transport.given([given.get(task, []) for task in range(tasks)]), {}, shared, False
+
+    def _fewer(self, moved: list[Rows], shards: int) -> int | None:
+        """The number of tasks for many shards, by what was written to them; None for a task per shard."""
+        if self.lazy or shards < ADAPTED * self.transport.cores:
+            return None
+        bytes = self.jobs.written(moved, shards)
+        if bytes is None:
+            return None
+        tasks = tasks_for(bytes, shards, self.transport.cores)
+        return tasks if tasks < shards else None
 
     def _is_placed(self, step: Step) -> bool:
         """Whether the rows of an entry come out of other tasks."""

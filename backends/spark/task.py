@@ -121,7 +121,7 @@ class Task:
 
     def _shards(self, box: Mailbox) -> Iterator[Row]:
         """Runs each shard of the task: its own number, or those that have rows."""
-        shards = {self.number, *box.shards()}
+        shards = set(box.shards()) | (set() if self.part.several else {self.number})
         for shard in sorted(shards):
             if self.part.one_copy and shard != 0:
                 continue
