@@ -16,6 +16,7 @@ from tsql.backends.run import Run
 from tsql.kernels.expr.errors import CatalogError
 
 if TYPE_CHECKING:
+    from tsql.backends.sinks import Sinks
     from tsql.planner.physical.step import PhysicalPlan
 
 
@@ -67,6 +68,10 @@ class Backend(Protocol):
         """The result as a lazy Spark DataFrame, which runs the plan at each action, even after `run` is over. Other
         backends raise `not_on_spark`."""
         ...
+
+    def sinks(self) -> Sinks | None:
+        """What writes results from the tasks of a cluster; None if there is no cluster."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

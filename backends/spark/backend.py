@@ -16,6 +16,7 @@ from tsql.backends.run import Run
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import rows_asked
+from tsql.backends.spark.sinks import SparkSinks
 from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.start import start
 from tsql.backends.spark.transport.transport import Transport
@@ -104,6 +105,10 @@ class SparkBackend(Backend):
         transport = FrameTransport(self.spark)
         stages = Stages(transport, Cut(plan), run, Jobs(transport, run), lazy=True)
         return transport.result(*stages.frame(), plan)
+
+    def sinks(self) -> SparkSinks:
+        """What writes results from tasks."""
+        return SparkSinks(self.spark, self.transport)
 
     def close(self) -> None:
         """Free the kernels, and stop the session if it was started here."""

@@ -99,6 +99,11 @@ class Stages:
         plan = self.cut.plan
         return self._stage(self._last(), None, 1, output=(plan.columns, plan.names), most=most)
 
+    def written(self, sink: dict[str, Any]) -> Rows:
+        """What the tasks of the last stage have written (`folders.Written`). What follows `gather` is one task."""
+        plan = self.cut.plan
+        return self._stage(self._last(), None, 1, output=(plan.columns, plan.names), sink=sink)
+
     def frame(self) -> tuple[Rows, TaskWork]:
         """What the last stage of a DataFrame reads, and its work."""
         plan = self.cut.plan
@@ -138,9 +143,10 @@ class Stages:
         targets: int,
         output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
         most: int | None = None,
+        sink: dict[str, Any] | None = None,
     ) -> Rows:
         """The rows of `top`, sent where `movement` says."""
-        found = self.transport.computed(*self._entering(top, movement, targets, output, most))
+        found = self.transport.computed(*self._entering(top, movement, targets, output, most, sink))
         self.made.append(found)
         return found
 
@@ -151,6 +157,7 @@ class Stages:
         targets: int,
         output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
         most: int | None = None,
+        sink: dict[str, Any] | None = None,
     ) -> tuple[Rows, TaskWork]:
         """The rows that enter the stage of `top`, and the work of its tasks."""
         steps = self.cut.entries(top, not self.cut.in_tasks[id(top)])
@@ -165,6 +172,7 @@ class Stages:
             output=output,
             one_copy=bool(self.cut.properties[id(top)].replicated),
             most=most,
+            sink=sink,
             **self.common,
         )
         return rows, TaskWork(part.encode(), given, shared)

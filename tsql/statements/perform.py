@@ -159,10 +159,23 @@ def _summarize(context: StatementContext, statement: statements.Summarize) -> Re
 
 
 def _copy_to(context: StatementContext, statement: statements.CopyTo) -> Relation:
-    relation = context.relation(statement.query)
+    queries, relation, options = context.scripts.queries, context.relation(statement.query), statement.options
+    if queries.target == "spark":
+        if copying.is_folder(statement.path, options, statement.places):
+            target = copying.folder_target(relation, statement.path, options, statement.places)
+            prepared = context.prepared(statement.query)
+            return _ran(context, queries.into(prepared, context.values, lambda s, *run: s.write_folder(*run, target)))
+        options = copying.of_one_file(options)
     with context.scripts.session.watch(lambda: relation.progress):
-        rows = copying.copy_to(relation, statement.path, statement.options, statement.places)
+        rows = copying.copy_to(relation, statement.path, options, statement.places)
     return changes.counted(rows).tell(relation.notes)
+
+
+def _ran(context: StatementContext, relation: Relation) -> Relation:
+    """The count of a statement whose rows the tasks of a cluster write."""
+    with context.scripts.session.watch(lambda: relation.progress):
+        (row,) = relation.fetchall()
+    return changes.counted(row[0]).tell(relation.notes)
 
 
 def _change(context: StatementContext, statement: Any) -> Relation:
