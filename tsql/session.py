@@ -51,6 +51,8 @@ class Session:
         self._queries = QueryRunner(backend, settings or Settings(), spark, self.transactions.fail)
         self._running = self._queries.running
         self.catalog.run_plan = self._queries.table
+        if self._queries.target == "spark":
+            self.catalog.sinks = lambda: self.backend.sinks()
         self._scripts = ScriptRunner(self)
         self._plans = self._scripts.plans
 

@@ -16,7 +16,7 @@ from tsql.backends.run import Run
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import rows_asked
-from tsql.backends.spark.sinks import SparkSinks
+from tsql.backends.spark.sinks import SparkSinks, frame_of
 from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.start import start
 from tsql.backends.spark.transport.transport import Transport
@@ -100,11 +100,7 @@ class SparkBackend(Backend):
 
     def frame(self, plan: PhysicalPlan, run: Run) -> Any:
         """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
-        from tsql.backends.spark.transport.frames import FrameTransport
-
-        transport = FrameTransport(self.spark)
-        stages = Stages(transport, Cut(plan), run, Jobs(transport, run), lazy=True)
-        return transport.result(*stages.frame(), plan)
+        return frame_of(self.spark, plan, run)
 
     def sinks(self) -> SparkSinks:
         """What writes results from tasks."""

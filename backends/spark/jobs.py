@@ -36,6 +36,10 @@ class Jobs:
         works = [partial(self._rows, rows, which) for rows, which in zip(several, wanted, strict=True)]
         return [self.sorted_out(found) for found in self._together(works)]
 
+    def act(self, work: Callable[[], Any]) -> Any:
+        """What an action gives that sets the job group by itself."""
+        return self._together([work])[0]
+
     def _rows(self, rows: Rows, partitions: list[int]) -> list[Row]:
         return list(self.transport.collect(rows, partitions, self.group))
 

@@ -8,10 +8,15 @@ from typing import Any
 from tsql.backends import Run
 from tsql.backends.io.folders import FolderTarget, Written, cannot_write, commit
 from tsql.backends.io.whole_files import shared_folder
+from tsql.backends.sinks import TableTarget
+from tsql.backends.spark import tables
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.stages import Stages
+from tsql.backends.spark.transport.frames import FrameTransport
+from tsql.backends.spark.transport.rdd import RddTransport
 from tsql.backends.spark.transport.transport import Transport
+from tsql.kernels.expr.schema import Schema
 from tsql.planner.physical.step import PhysicalPlan
 
 
@@ -20,6 +25,7 @@ class SparkSinks:
 
     def __init__(self, spark: Any, transport: Transport):
         self.spark, self.transport = spark, transport
+        self.has_tables = not isinstance(spark, Transport)
 
     def write_folder(self, plan: PhysicalPlan, run: Run, target: FolderTarget) -> int:
         """Write a folder of files, all of them or none. Returns the number of rows."""
@@ -44,6 +50,34 @@ class SparkSinks:
             stages.close()
             jobs.tallies.tell(run)
             run.done_rows = run.total_rows or run.done_rows
+
+    def table_exists(self, parts: tuple[str, ...]) -> bool:
+        return tables.exists(self.spark, parts)
+
+    def table_schema(self, parts: tuple[str, ...]) -> Schema | None:
+        return tables.schema_of(self.spark, parts)
+
+    def save_table(self, plan: PhysicalPlan, run: Run, target: TableTarget) -> int:
+        """Store the rows of a plan in a table, from a lazy DataFrame."""
+        jobs = Jobs(self.transport, run)
+        frame = frame_of(self.spark, plan, run)
+
+        def work() -> int:
+            if isinstance(self.transport, RddTransport):
+                self.transport.context.setJobGroup(jobs.group, "tsql", interruptOnCancel=True)
+            return tables.save(self.spark, frame, target)
+
+        return int(jobs.act(work))
+
+    def drop_table(self, parts: tuple[str, ...]) -> None:
+        tables.drop(self.spark, parts)
+
+
+def frame_of(spark: Any, plan: PhysicalPlan, run: Run) -> Any:
+    """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
+    transport = FrameTransport(spark)
+    stages = Stages(transport, Cut(plan), run, Jobs(transport, run), lazy=True)
+    return transport.result(*stages.frame(), plan)
 
 
 def _short(staged: str) -> str:

@@ -24,6 +24,7 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.backends.io.csv.rejects import CsvRejects, RejectTables
+    from tsql.backends.sinks import Sinks
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Catalog:
         self.database = "memory"
         self.run_plan: Callable[[Any], Any] | None = None
         """Runs a logical plan in the session and returns an Arrow table."""
+        self.sinks: Callable[[], Sinks | None] = lambda: None
+        """What the cluster of the session writes."""
 
     def fetch(self, plan: Any) -> list[Any]:
         """The values of the only column of a plan, for a query whose columns depend on data (PIVOT)."""
