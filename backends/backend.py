@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from tsql.backends.names import OuterNames
 from tsql.backends.run import Run
 from tsql.kernels.expr.errors import CatalogError
 
@@ -71,6 +72,10 @@ class Backend(Protocol):
 
     def sinks(self) -> Sinks | None:
         """What writes results from the tasks of a cluster; None if there is no cluster."""
+        return None
+
+    def outer_names(self) -> OuterNames | None:
+        """Tables that the backend knows by name, which queries find behind those of their session."""
         return None
 
     @abstractmethod

@@ -104,16 +104,22 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
         )
         counted[name] += f", {spilled:,} bytes spilled" if spilled else ""
     spills = any(step.get("spilled") for step in run.steps.values())
+    in_tasks = any("tasks" in step for step in run.steps.values())
     lines = [
         plan.text(counted).rstrip(),
         "",
-        f"{'pipeline':<32} {'rows in':>14} {'ms':>10}" + (f" {'spilled bytes':>16}" if spills else ""),
+        f"{'pipeline':<32} {'rows in':>14} {'ms':>10}"
+        + (f" {'tasks':>6} {'slowest ms':>11}" if in_tasks else "")
+        + (f" {'spilled bytes':>16}" if spills else ""),
     ]
     for name, step in run.steps.items():
+        tasks = f"{step['tasks']:>6} {step['slowest_ms']:>11.2f}" if "tasks" in step else f"{'driver':>6} {'':>11}"
         lines.append(
             f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}"
+            + (f" {tasks}" if in_tasks else "")
             + (f" {step.get('spilled', 0):>16,}" if spills else "")
         )
+    lines += _stages(run)
     lines += _choices(run)
     lines.append("")
     for name in ("parse", "plan", "compile", "run"):
@@ -127,6 +133,22 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
     lines.append(f"{'total':<10} {total_ms:>10.2f} ms, {rows:,} rows")
     lines += run.told()
     return "\n".join(lines) + "\n"
+
+
+def _stages(run: Run) -> list[str]:
+    """What the tasks of a cluster have done. Skew is the slowest task in times of the one in the middle."""
+    if not run.stages:
+        return []
+    head = f"{'stage':<32} {'tasks':>6} {'ms':>10} {'slowest ms':>11} {'skew':>6} {'bytes in':>14} {'bytes out':>14}"
+    return [
+        "",
+        head,
+        *(
+            f"{f'{s.number} to {s.name}':<32} {len(s.ms):>6} {sum(s.ms):>10.2f} {max(s.ms):>11.2f} {s.skew:>6.1f}"
+            f" {sum(s.bytes_in):>14,} {sum(s.bytes_out):>14,}"
+            for s in run.stages
+        ),
+    ]
 
 
 def _choices(run: Run) -> list[str]:

@@ -22,6 +22,23 @@ class Stop:
 
 
 @dataclass
+class StageRun:
+    """What the tasks of one stage have done: milliseconds and bytes of each."""
+
+    number: int
+    name: str
+    ms: list[float] = field(default_factory=list)
+    bytes_in: list[int] = field(default_factory=list)
+    bytes_out: list[int] = field(default_factory=list)
+
+    @property
+    def skew(self) -> float:
+        """How many times as long as a task in the middle the slowest one took."""
+        middle = sorted(self.ms)[(len(self.ms) - 1) // 2]
+        return max(self.ms) / middle if middle else 1.0
+
+
+@dataclass
 class Run:
     """One execution of a plan, shared by the thread that waits for it and the workers that compute it."""
 
@@ -39,6 +56,8 @@ class Run:
     profile: bool = False
     """Count the rows of each step, in `rows_of`."""
     rows_of: dict[str, int] = field(default_factory=dict)
+    stages: list[StageRun] = field(default_factory=list)
+    """What the tasks of a cluster have done, by stage (`explain ANALYZE`)."""
     choices: dict[str, str] = field(default_factory=dict)
     """The alternative taken where only the data could decide, by step name (`explain ANALYZE`)."""
     counts: dict[str, int] = field(default_factory=dict)

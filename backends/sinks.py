@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from tsql.backends.io.folders import FolderTarget
 from tsql.backends.run import Run
-from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.planner.physical.step import PhysicalPlan
-
-
-def dotted(parts: tuple[str, ...]) -> str:
-    """A qualified name as it is written."""
-    return ".".join(map(quote, parts))
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def build(
     from tsql.planner.logical.null_assumptions import watched
     from tsql.planner.physical.check import check
     from tsql.planner.physical.enforce import enforce
-    from tsql.planner.physical.operators.scan import with_filled
+    from tsql.planner.physical.operators.scan import source_notes, with_filled
     from tsql.planner.physical.step import named
     from tsql.planner.rules import optimize, without_products
     from tsql.planner.unnest.unnest import unnest
@@ -69,7 +69,9 @@ def build(
         root = mark_late(root, enumerator.estimator)
     if relied.on:
         root = with_filled(root)
-    physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())
+    physical = PhysicalPlan(
+        named(root), plan.columns, plan.names, shards, target, text, (*wanted.notes(), *source_notes(root))
+    )
     check(physical)
     return physical, enumerator
 

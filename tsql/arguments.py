@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,18 +53,3 @@ def checked_mapping(value: Any, what: str) -> Mapping[Any, Any]:
 
 def _shown(value: Any) -> str:
     return "None" if value is None else type(value).__name__
-
-
-_BETWEEN = frozenset((__name__, "tsql.session", "tsql.statements.script_runner", "tsql.statements.perform"))
-"""The modules between the caller of a session and the analysis of its text."""
-
-
-def is_variable_of_caller(name: str) -> bool:
-    """Whether the code that called a session has a Python variable of this name. Its value is not looked at."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
-        frame = frame.f_back
-    # The command line and the shell have variables too, but they mean nothing to the user who types a query.
-    if frame is None or str(frame.f_globals.get("__name__", "")).startswith("tsql."):
-        return False
-    return name in frame.f_locals or name in frame.f_globals

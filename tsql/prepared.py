@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tsql.backends import Settings
-from tsql.catalog.catalog import Catalog, FileUse
+from tsql.backends.names import NeverKept, Use
+from tsql.catalog.catalog import Catalog
 from tsql.catalog.definition import Table, TableDefinition
 from tsql.costs import calibrated
 from tsql.grammar.script import Piece
@@ -37,7 +38,7 @@ class Prepared:
     analyze: Callable[[], statements.Query]
     names: tuple[str, ...]
     types: tuple[Type, ...]
-    files: tuple[FileUse, ...] = ()
+    files: tuple[Use, ...] = ()
     timings_ms: dict[str, float] = field(default_factory=dict)
     physical: PhysicalPlan | None = None
     source: Any = None
@@ -87,6 +88,8 @@ class PlanCache:
             return prepared
 
     def keep(self, key: Any, version: int, prepared: Prepared) -> None:
+        if any(isinstance(use, NeverKept) for use in prepared.files):
+            return
         with self._lock:
             if version != self._version:
                 self._plans.clear()

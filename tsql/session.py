@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tsql import registering
+from tsql import python_scan, registering
 from tsql import settings as setting
 from tsql.arguments import checked_mapping, checked_path, checked_text, optional_text
 from tsql.backends import Backend, Settings
@@ -51,7 +52,9 @@ class Session:
         self._queries = QueryRunner(backend, settings or Settings(), spark, self.transactions.fail)
         self._running = self._queries.running
         self.catalog.run_plan = self._queries.table
+        self.catalog.variables = partial(python_scan.find, self._queries)
         if self._queries.target == "spark":
+            self.catalog.outer = lambda: self.backend.outer_names()
             self.catalog.sinks = lambda: self.backend.sinks()
         self._scripts = ScriptRunner(self)
         self._plans = self._scripts.plans

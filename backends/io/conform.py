@@ -123,7 +123,14 @@ class ConformedSource:
             )
 
     def describe(self) -> dict[str, Any]:
-        about = self.source.describe()
+        return self._described(self.source.describe())
+
+    def for_tasks(self) -> dict[str, Any] | None:
+        """The description for a process that shall read the same files."""
+        about = getattr(self.source, "for_tasks", self.source.describe)()
+        return None if about is None else self._described(about)
+
+    def _described(self, about: dict[str, Any]) -> dict[str, Any]:
         return {
             **about,
             "options": {**about.get("options", {}), OPTION: {field.name: str(field.type) for field in self.schema}},

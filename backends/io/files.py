@@ -2,7 +2,7 @@
 partitions in them.
 
 All file sources call `expand`. `reading` is the one place where errors of pyarrow and of the operating system become a
-`SourceError` that names the path. Paths are local: nothing is fetched from a URL."""
+`SourceError` that names the path. `remote.py` reads what has the scheme of a store; no other URL is read."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from tsql.backends.io import remote
 from tsql.backends.io.kinds import KINDS
 from tsql.backends.io.pipes import PipePath, PipeReader
 from tsql.kernels.expr.errors import SourceError
@@ -44,7 +45,10 @@ def reading(path: str, expected: str) -> Iterator[None]:
     except MemoryError:
         raise SourceError(f"{path}: damaged or too large to read as {expected}: not enough memory") from None
     except (pa.ArrowException, OSError, ValueError, OverflowError, EOFError) as error:
-        raise SourceError(f"{path}: cannot be read as {expected}: {_first_line(error)}") from error
+        reason = remote.redacted(_first_line(error))
+        raise SourceError(f"{path}: cannot be read as {expected}: {reason}") from (
+            None if remote.is_remote(path) else error
+        )
 
 
 def _first_line(error: Exception) -> str:
@@ -61,13 +65,21 @@ def expand(patterns: Iterable[str], kind: str) -> tuple[str, ...]:
 
 
 def _expand_one(pattern: str, kind: str) -> list[str]:
+    if remote.is_remote(pattern):
+        return _expand_remote(pattern, kind)
     if _SCHEME.match(pattern):
-        raise SourceError(f"{pattern}: only local files are read, not URLs", hint="download the file first")
+        raise SourceError(
+            f"{remote.redacted(pattern)}: only local files are read, and those of a store, not other URLs",
+            hint="download the file first; stores are s3://, gs://, abfs:// and hdfs://",
+        )
     if "\0" in pattern:
         raise SourceError("a file name holds a NUL character")
     if os.path.isdir(pattern):
         if not KINDS[kind].endings:
             raise SourceError(f"{pattern}: is a folder, not a file", hint=f"read_{kind} takes names: '{pattern}/*'")
+        if os.path.isdir(os.path.join(pattern, "_delta_log")):
+            # The folder also has the files of older versions.
+            raise SourceError(f"{pattern}: this folder is a Delta table", hint=f"FROM delta_scan('{pattern}')")
         found = _files_below(pattern, kind)
         if not found:
             raise SourceError(f"{pattern}: the folder holds no {kind} files ({', '.join(KINDS[kind].endings)})")
@@ -80,6 +92,27 @@ def _expand_one(pattern: str, kind: str) -> list[str]:
     if not found:
         raise SourceError(f"{pattern}: no file matches this pattern")
     return found
+
+
+def _expand_remote(pattern: str, kind: str) -> list[str]:
+    if "\0" in pattern:
+        raise SourceError("a file name holds a NUL character")
+    found, is_folder = remote.listed(pattern, lambda name: _is_data(name, kind))
+    if is_folder and not KINDS[kind].endings:
+        raise SourceError(f"{pattern}: is a folder, not a file", hint=f"read_{kind} takes names: '{pattern}/*'")
+    if not found and is_folder:
+        raise SourceError(f"{pattern}: the folder holds no {kind} files ({', '.join(KINDS[kind].endings)})")
+    if not found:
+        reason = "no file matches this pattern" if _MAGIC.search(pattern) else "no such file"
+        raise SourceError(f"{pattern}: {reason}")
+    return found
+
+
+def _is_data(name: str, kind: str) -> bool:
+    """Whether a path below a folder is a data file, as `_files_below` finds them."""
+    *folders, last = name.strip("/").split("/")
+    hidden = any(one.startswith(".") or (one.startswith("_") and "=" not in one) for one in folders)
+    return not hidden and not last.startswith((".", "_")) and kind_of(last) == kind
 
 
 def _files_below(folder: str, kind: str) -> list[str]:
@@ -116,10 +149,17 @@ def open_input(path: str, compression: str | None = None) -> pa.NativeFile:
     """A stream of the file's bytes, decompressed."""
     if isinstance(path, PipePath) and not path.pipe.ended:
         raw = pa.PythonFile(PipeReader(path.pipe), "r")
+    elif remote.is_remote(path):
+        raw = remote.open_stream(path)
     else:
         raw = pa.OSFile(stored_path(path), "rb")
     codec = compression_of(path) if compression in (None, "auto") else None if compression == "none" else compression
     return raw if codec is None else pa.CompressedInputStream(raw, codec)
+
+
+def open_stored(path: str) -> pa.NativeFile:
+    """A file for random access, here or elsewhere."""
+    return remote.open_file(path) if remote.is_remote(path) else pa.OSFile(stored_path(path), "rb")
 
 
 def stored_path(path: str) -> str:
@@ -136,11 +176,30 @@ def check_whole(path: str, stream: pa.NativeFile) -> None:
 
 def total_bytes(paths: Iterable[str]) -> int:
     """The stored sizes of files. A missing file counts 0 (reading it will report it)."""
-    return sum(
-        path.pipe.bytes if isinstance(path, PipePath) else os.path.getsize(path)
-        for path in paths
-        if os.path.exists(path)
-    )
+    return sum(map(_bytes, paths))
+
+
+def _bytes(path: str) -> int:
+    if isinstance(path, PipePath):
+        return path.pipe.bytes
+    try:
+        return stored_bytes(path)
+    except FileNotFoundError:
+        return 0
+
+
+def stored_bytes(path: str) -> int:
+    """The size of a file. All of a pipe is awaited."""
+    found = remote.size_of(path) if remote.is_remote(path) else os.path.getsize(stored_path(path))
+    if found is None:
+        raise FileNotFoundError(path)
+    return found
+
+
+def changed_us(path: str) -> int:
+    """When a file was changed, in whole seconds, as in DuckDB."""
+    found = remote.changed_at(path) if remote.is_remote(path) else os.stat(path).st_mtime
+    return int(found) * 1_000_000
 
 
 _PARTITION = re.compile(r"([^=]+)=(.*)", re.DOTALL)

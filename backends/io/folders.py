@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsql.backends.io.files import folder_name
+from tsql.backends.io.remote import redacted, scheme_of
 from tsql.backends.io.value_text import texts
 from tsql.backends.io.whole_files import real_path, whole_folder
 from tsql.backends.io.writers import Counted, WriteOptions, distinct_names, write
@@ -66,6 +67,11 @@ class FolderTarget:
         """Refuse a target that cannot be written."""
         if "\0" in self.path:
             raise SourceError("a file name holds a NUL character")
+        if scheme_of(self.path) is not None:
+            raise SourceError(
+                f"cannot write {redacted(self.path)}: COPY writes to file systems that all machines mount, not to URLs",
+                hint="relation.to_spark().write puts the rows there",
+            )
         place = Path(self.path)
         try:
             if os.path.lexists(self.path) and not place.is_dir():

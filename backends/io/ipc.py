@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tsql.backends.io import Split, Statistics
 from tsql.backends.io.convert import castable, convert
-from tsql.backends.io.files import expand, open_input, reading, stored_path, total_bytes
+from tsql.backends.io.files import expand, open_input, open_stored, reading, total_bytes
 from tsql.backends.io.normalize import batch_of, engine_schema, normalize
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
@@ -86,7 +86,7 @@ class IpcSource:
     def _is_file(self, path: str) -> bool:
         """Whether this is a file with random access, and not a stream."""
         if path not in self._are_files:
-            with open(stored_path(path), "rb") as file:
+            with open_stored(path) as file:
                 self._are_files[path] = file.read(6) == b"ARROW1"
         return self._are_files[path]
 
@@ -95,7 +95,7 @@ class IpcSource:
         """A reader of some columns of a file; of all columns if none is named. The file is closed afterwards: there may
         be thousands."""
         options = pa.ipc.IpcReadOptions(included_fields=list(wanted) or None)
-        with pa.OSFile(stored_path(path)) as file:
+        with open_stored(path) as file:
             yield pa.ipc.open_file(file, options=options)
 
     def _counts_of(self, path: str) -> list[int] | list[None]:

@@ -31,6 +31,8 @@ class FileKind:
     functions: tuple[str, ...] = ()
     connectors: tuple[str, ...] = ()
     has_file_columns: bool = True
+    has_function: bool = True
+    """Whether queries name it. Others are what a kind turns into: the files of a table's snapshot."""
 
     def load(self) -> Any:
         """The module of the source."""
@@ -81,9 +83,18 @@ KINDS = {
         functions=("read_arrow",),
         connectors=("arrow",),
     ),
+    "delta": FileKind("delta", "delta_source", functions=("delta_scan",), has_file_columns=False),
+    "iceberg": FileKind("iceberg", "iceberg_source", functions=("iceberg_scan",), has_file_columns=False),
+    "parquet_table": FileKind("parquet.table", "TableSource", has_file_columns=False, has_function=False),
     "text": FileKind("whole", "TextSource", has_file_columns=False),
     "blob": FileKind("whole", "BlobSource", has_file_columns=False),
 }
 ALIASES = {alias: name for name, kind in KINDS.items() for alias in kind.aliases}
-FILE_FUNCTIONS = {function: name for name, kind in KINDS.items() for function in (f"read_{name}", *kind.functions)}
+FILE_FUNCTIONS = {
+    function: name
+    for name, kind in KINDS.items()
+    if kind.has_function
+    for function in (f"read_{name}", *kind.functions)
+}
+NAMED_KINDS = tuple(name for name, kind in KINDS.items() if kind.has_function)
 CONNECTORS = tuple(connector for kind in KINDS.values() for connector in kind.connectors)

@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tsql.backends.io import Source
+from tsql.backends.io import Source, remote
 from tsql.backends.io.conform import OPTION as SCHEMA
 from tsql.backends.io.conform import conformed, declared
 from tsql.backends.io.descriptors import descriptor_of
 from tsql.backends.io.files import compression_of, expand, kind_of, open_input, reading
-from tsql.backends.io.kinds import ALIASES, KINDS
+from tsql.backends.io.kinds import ALIASES, KINDS, NAMED_KINDS
 from tsql.backends.io.partitioned import OPTIONS as FILE_OPTIONS
 from tsql.backends.io.partitioned import with_file_columns
 from tsql.backends.io.pipes import PipePath, Pipes
@@ -36,6 +36,7 @@ def open_source(
     patterns = [os.fspath(path) for path in given]
     if not patterns or any(not isinstance(pattern, str) or not pattern for pattern in patterns):
         raise SourceError("a file name is empty" if patterns else "the list of files is empty")
+    patterns = [remote.plain(pattern) for pattern in patterns]
     patterns = [as_pipe(pattern) if as_pipe is not None else Pipes().path(pattern) for pattern in patterns]
     kind = _kind(patterns, kind)
     settings = _checked(kind, options or {})
@@ -66,22 +67,27 @@ def portable(source: Any) -> dict[str, Any] | None:
     read its bytes), and if rejected rows must be collected here."""
     if rejects_of(source) is not None or any(isinstance(path, PipePath) for path in getattr(source, "paths", ())):
         return None
-    return source.describe()
+    about = getattr(source, "for_tasks", source.describe)()
+    storage = remote.storage_of(getattr(source, "paths", ()))
+    return about if about is None or not storage else {**about, "storage": storage}
 
 
 def from_description(description: Mapping[str, Any]) -> Source:
     """The source that `describe()` described."""
     try:
+        for url, storage in (description.get("storage") or {}).items():
+            remote.remember(url, storage)
         return open_source(list(description["paths"]), description["kind"], description.get("options") or {})
     except (KeyError, TypeError):
-        raise SourceError(f"not the description of a source: {description!r}") from None
+        # What it holds may be secret.
+        raise SourceError("not the description of a source") from None
 
 
 def _kind(patterns: list[str], kind: str | None) -> str:
     if kind is not None:
         kind = ALIASES.get(kind.lower(), kind.lower())
         if kind not in KINDS:
-            raise SourceError(f"unknown kind of file {kind}", hint=f"kinds are {', '.join(KINDS)}")
+            raise SourceError(f"unknown kind of file {kind}", hint=f"kinds are {', '.join(NAMED_KINDS)}")
         return kind
     kinds = {_kind_of_one(pattern) for pattern in patterns}
     if len(kinds) > 1:
@@ -91,10 +97,15 @@ def _kind(patterns: list[str], kind: str | None) -> str:
 
 def _kind_of_one(pattern: str) -> str:
     found = kind_of(pattern)
-    if found is not None and not os.path.isdir(pattern):
+    if remote.is_remote(pattern):
+        files, is_folder = remote.listed(pattern, lambda name: True)
+    else:
+        is_folder = os.path.isdir(pattern)
+        files = [name for _, _, inside in os.walk(pattern) for name in inside] if is_folder else []
+    if found is not None and not is_folder:
         return found
-    if os.path.isdir(pattern):
-        names = [name for _, _, inside in os.walk(pattern) for name in inside if not name.startswith((".", "_"))]
+    if is_folder:
+        names = [name for path in files if not (name := path.rsplit("/", 1)[-1]).startswith((".", "_"))]
         kinds = {kind for name in names if (kind := kind_of(name)) is not None}
         if len(kinds) == 1:
             return kinds.pop()
@@ -116,7 +127,7 @@ def _kind_by_content(path: str) -> str:
         return "csv"
     raise SourceError(
         f"{path}: what kind of file this is cannot be told from its name or content",
-        hint=f"name the kind: {', '.join(KINDS)}",
+        hint=f"name the kind: {', '.join(NAMED_KINDS)}",
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tsql.backends.io import Split, Statistics
-from tsql.backends.io.files import check_whole, expand, open_input, reading, stored_path, total_bytes
+from tsql.backends.io.files import changed_us, check_whole, expand, open_input, reading, stored_bytes, total_bytes
 from tsql.backends.io.normalize import batch_of
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
@@ -61,8 +61,8 @@ class WholeSource:
             case "content":
                 return self._content(path)
             case "size":
-                return os.path.getsize(stored_path(path))
-        return int(os.stat(path).st_mtime) * 1_000_000  # whole seconds, as in DuckDB
+                return stored_bytes(path)
+        return changed_us(path)
 
     def _content(self, path: str) -> Any:
         with open_input(path, "none") as stream:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tsql.backends.backend import Backend
 from tsql.backends.local.kernel_store import KernelStore
 from tsql.backends.local.run.execution import Execution
+from tsql.backends.names import OuterNames
 from tsql.backends.run import Run
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
@@ -37,6 +38,7 @@ class SparkBackend(Backend):
     def __init__(self, session: SparkSession | Transport | str):
         self.kernels = KernelStore()
         """The kernels of the parts of plans that run here, on the driver."""
+        self._names: OuterNames | None = None
         self._ours = False
         if isinstance(session, str):
             session, self._ours = start(session)
@@ -105,6 +107,14 @@ class SparkBackend(Backend):
     def sinks(self) -> SparkSinks:
         """What writes results from tasks."""
         return SparkSinks(self.spark, self.transport)
+
+    def outer_names(self) -> OuterNames | None:
+        """The tables and views of the Spark session. (A stand-in for a session may have none.)"""
+        if self._names is None and hasattr(self.spark, "table"):
+            from tsql.backends.spark.names import SparkNames
+
+            self._names = SparkNames(self.spark)
+        return self._names
 
     def close(self) -> None:
         """Free the kernels, and stop the session if it was started here."""

@@ -10,7 +10,7 @@ import random
 from dataclasses import replace
 
 from tsql.kernels.expr.errors import PlanError
-from tsql.planner.physical.movement import Broadcast, Gather, Movement, Multicast
+from tsql.planner.physical.movement import Arrange, Broadcast, Gather, Movement, Multicast
 from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.operators.recursive import loose_tables
 from tsql.planner.physical.operators.sample import Sample
@@ -125,12 +125,11 @@ def check_rounds(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> None:
 def check_scopes(plan: PhysicalPlan, properties: dict[int, Properties]) -> None:
     """Refuse a plan that relies on scope=local to bring rows of several tasks together."""
     for step in plan.root.walk():
-        if isinstance(step, Multicast) and step.scope == "local" and properties[id(step.inputs[0])].shards > 1:
+        alone = isinstance(step, Multicast | Arrange) and step.scope == "local"
+        if alone and properties[id(step.inputs[0])].shards > 1:
             raise PlanError(
-                (
-                    f"step {step.name}: a multicast with scope=local sends rows to shards inside one task "
-                    "only, which meet no rows of other tasks"
-                ),
+                f"step {step.name}: {_a(step.op)} with scope=local sends rows to shards inside one task only, which "
+                "meet no rows of other tasks",
                 hint="use scope=global",
             )
         requirements = step.requires_of(tuple(properties[id(i)] for i in step.inputs))
@@ -145,3 +144,7 @@ def check_scopes(plan: PhysicalPlan, properties: dict[int, Properties]) -> None:
                     message,
                     hint=f"use scope=global, or put {requirement.fix(given)} between {child.name} and {step.name}",
                 )
+
+
+def _a(op: str) -> str:
+    return f"{'an' if op[0] in 'aeiou' else 'a'} {op}"

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tsql.backends.io import Split, Statistics
 from tsql.backends.io.normalize import batch_of, engine_schema, normalize, unique_names
+from tsql.backends.names import FoundTable
 from tsql.kernels.expr.errors import PlanError, SourceError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import Type
@@ -35,6 +36,19 @@ class FrameSource:
                 hint="leave the column out, or cast it before registering the DataFrame",
             ) from error
         self.schema = engine_schema(arrow, name)
+        self.note: str | None = None
+        """What `explain` tells about the way in which it is read."""
+        self._arrow = arrow
+
+    def resolved(self) -> FoundTable:
+        """What a query of now reads: the files of a DataFrame that is nothing but files, or the DataFrame."""
+        from tsql.backends.spark.names import resolved
+
+        return resolved(FrameSource(self.frame, self.name), lambda: self.frame)
+
+    def empty(self) -> pa.Table:
+        """No rows of these columns."""
+        return self._arrow.empty_table()
 
     def select(self, columns: tuple[str, ...]) -> DataFrame:
         """The DataFrame with only these columns. If there are none, one is made up, since Arrow batches without columns

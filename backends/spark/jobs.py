@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -28,29 +28,38 @@ class Jobs:
 
     def collect(self, rows: Rows, partitions: list[int] | None = None) -> list[Row]:
         """All rows, or those of some partitions."""
-        return self.collect_all([rows], None if partitions is None else [partitions])[0]
+        wanted = list(range(self.transport.partitions(rows))) if partitions is None else partitions
+        self.run.check()
+        return self.sorted_out(self._wait(_Action(partial(self._rows, rows, wanted))))
 
-    def collect_all(self, several: list[Rows], partitions: list[list[int]] | None = None) -> list[list[Row]]:
-        """The rows of each, computed side by side."""
-        wanted = partitions or [list(range(self.transport.partitions(rows))) for rows in several]
-        works = [partial(self._rows, rows, which) for rows, which in zip(several, wanted, strict=True)]
-        return [self.sorted_out(found) for found in self._together(works)]
+    def collect_all(self, several: list[Rows]) -> dict[str, list[Row]]:
+        """The rows of several stages, computed side by side in one job, by the name of their step."""
+        found: dict[str, list[Row]] = {}
+        if several:
+            for row in self.collect(several[0] if len(several) == 1 else self.transport.together(several)):
+                assert row[1] is not None
+                found.setdefault(row[1], []).append(row)
+        return found
 
     def act(self, work: Callable[[], Any]) -> Any:
         """What an action gives that sets the job group by itself."""
-        return self._together([work])[0]
+        self.run.check()
+        return self._wait(_Action(work))
 
     def _rows(self, rows: Rows, partitions: list[int]) -> list[Row]:
         return list(self.transport.collect(rows, partitions, self.group))
 
-    def waves(self, rows: Rows, waves: Iterator[list[int]]) -> Iterator[list[Row]]:
-        """The rows of a wave of partitions after the other. The next wave runs while the rows of one are used."""
+    def waves(self, rows: Rows, waves: Iterator[list[int]], ahead: bool = True) -> Iterator[list[Row]]:
+        """The rows of a wave of partitions after the other. `ahead`: the next wave runs while the rows of one are
+        used."""
         pending = self._begin(rows, waves)
         try:
             while pending is not None:
-                found = self.sorted_out(self._wait(pending))
-                pending = self._begin(rows, waves)
+                action, pending = pending, None
+                found = self.sorted_out(self._wait(action))
+                pending = self._begin(rows, waves) if ahead else None
                 yield found
+                pending = pending if ahead else self._begin(rows, waves)
         finally:
             if pending is not None:
                 self.cancel()
@@ -61,15 +70,6 @@ class Jobs:
             return None
         self.run.check()
         return _Action(partial(self._rows, rows, which))
-
-    def _together(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
-        self.run.check()
-        actions = [_Action(work) for work in works]
-        try:
-            return [self._wait(action) for action in actions]
-        except BaseException:
-            self.cancel()
-            raise
 
     def _wait(self, action: _Action) -> Any:
         try:

@@ -14,15 +14,18 @@ from typing import Any
 
 from tsql.backends.io import Source
 from tsql.backends.io.open import from_description
+from tsql.backends.local.run.arranging import shard_of
 from tsql.backends.local.run.kernels import Kernels
+from tsql.backends.spark.arranged import decode_boundaries
 from tsql.backends.spark.part import StagePart
 from tsql.backends.spark.wire import expression_nodes
 from tsql.kernels.expr.nodes import Literal
 from tsql.kernels.expr.types import BIGINT, parse_type
 from tsql.kernels.process import forks
 from tsql.kernels.process.quick_dataclass import dataclass
-from tsql.planner.physical.movement import Gather
+from tsql.planner.physical.movement import Arrange, Gather, Multicast
 from tsql.planner.physical.operators.limit import Limit
+from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.planfile import parse_plan
 from tsql.planner.physical.step import PhysicalPlan, Step
 
@@ -43,17 +46,34 @@ class LoadedPart:
     plan: PhysicalPlan
     steps: dict[str, Step]
     kernels: Kernels = field(default_factory=Kernels)
-    ends: dict[tuple[str, int | None], Step] = field(default_factory=dict)
+    ends: dict[tuple[str, Any], Step] = field(default_factory=dict)
+    """Steps that were made here, behind those of the plan. Kept, since graphs of pipelines are found by the identity of
+    their last step."""
 
     def gathered(self, top: Step, most: int | None = None) -> Step:
-        """The rows of a step in one shard, or the first of them. Kept, since graphs of pipelines are found by the
-        identity of their last step."""
+        """The rows of a step in one shard, or the first of them."""
         key = (top.name, most)
         if key not in self.ends:
             gather = Gather((top,), name=f"{top.name} gathered")
             self.ends[key] = (
                 gather if most is None else Limit((gather,), count=Literal(most, BIGINT), name=f"{top.name} first")
             )
+        return self.ends[key]
+
+    def keys_of(self, step: Arrange) -> Step:
+        """The keys of the rows that a step arranges."""
+        key = (step.name, "keys")
+        if key not in self.ends:
+            columns = tuple((f"k{number}", k.expr) for number, k in enumerate(step.keys))
+            self.ends[key] = Project((step.inputs[0],), columns=columns, name=f"{step.name} keys")
+        return self.ends[key]
+
+    def directed(self, step: Arrange, ranges: list[list[Any]], shards: int) -> Step:
+        """The rows that a step arranges, in the shards of these ranges."""
+        key = (step.name, json.dumps([ranges, shards]))
+        if key not in self.ends:
+            to = shard_of(step.keys, decode_boundaries(ranges))
+            self.ends[key] = Multicast((step.inputs[0],), scope=step.scope, shards=shards, to=(to,), name=step.name)
         return self.ends[key]
 
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tsql.backends import Run
 from tsql.backends.local.run.constants import row_count
 from tsql.planner.physical.movement import Gather
 from tsql.planner.physical.operators.limit import Limit
 from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.step import Step
+
+GROWTH = 4
+"""Each wave of tasks is so many times as large as the one before."""
+
+
+def growing(partitions: int, cores: int) -> Iterator[list[int]]:
+    """The partitions in waves: first as many as there are cores, then more and more."""
+    start, size = 0, cores
+    while start < partitions:
+        yield list(range(start, min(start + size, partitions)))
+        start, size = start + size, size * GROWTH
 
 
 def rows_asked(root: Step, entries: list[Step], run: Run) -> dict[int, int]:

@@ -68,6 +68,12 @@ class StagePart:
     most: int | None = None
     """No task sends more rows than this: a LIMIT above needs no more."""
 
+    sample: int | None = None
+    """Instead of rows, the keys of this many rows are sent (`arranged.py`)."""
+
+    ranges: list[list[Any]] | None = None
+    """The boundaries between the shards that rows are arranged in."""
+
     profile: bool = False
     """Count the rows of each step (`explain analyze`)."""
 

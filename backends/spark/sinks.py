@@ -10,6 +10,7 @@ from tsql.backends.io.folders import FolderTarget, Written, cannot_write, commit
 from tsql.backends.io.whole_files import shared_folder
 from tsql.backends.sinks import TableTarget
 from tsql.backends.spark import tables
+from tsql.backends.spark.arranged import lazily_sorted
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.stages import Stages
@@ -76,7 +77,7 @@ class SparkSinks:
 def frame_of(spark: Any, plan: PhysicalPlan, run: Run) -> Any:
     """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
     transport = FrameTransport(spark)
-    stages = Stages(transport, Cut(plan), run, Jobs(transport, run), lazy=True)
+    stages = Stages(transport, Cut(lazily_sorted(plan)), run, Jobs(transport, run), lazy=True)
     return transport.result(*stages.frame(), plan)
 
 

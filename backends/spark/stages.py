@@ -14,6 +14,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,13 +22,17 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.io import Split, tell_lost
 from tsql.backends.io.open import portable
+from tsql.backends.local.run.arranging import SAMPLED_ROWS, boundaries
 from tsql.backends.local.run.dataset import ChunkData, Dataset, SourceData
 from tsql.backends.local.run.entry import chunk_columns, facts_of
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
+from tsql.backends.local.run.host import Chunk
+from tsql.backends.spark.arranged import chosen, decode_sample, encode_boundaries
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.jobs import Jobs
+from tsql.backends.spark.limits import growing
 from tsql.backends.spark.part import Entry, StagePart
 from tsql.backends.spark.splits import dealt, split_bytes, tasks_for
 from tsql.backends.spark.transport.transport import Given, Rows, TaskWork, Transport
@@ -41,7 +46,7 @@ from tsql.backends.spark.wire import (
 )
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.expr.nodes import Parameter
-from tsql.planner.physical.movement import Broadcast, Gather, Movement
+from tsql.planner.physical.movement import Arrange, Broadcast, Gather, Movement
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.values import Values
 from tsql.planner.physical.step import Step
@@ -126,8 +131,10 @@ class Stages:
             ]
             in_tasks = [step for step in ready if self.cut.in_tasks[id(step.inputs[0])]]
             stages = [self._stage(step.inputs[0], step, 1) for step in in_tasks]
-            for step, rows in zip(in_tasks, self.jobs.collect_all(stages), strict=True):
-                self.blobs[id(step)] = [row[3] for row in sorted(rows, key=lambda row: row[2])]
+            found = self.jobs.collect_all(stages)
+            for step in in_tasks:
+                rows = sorted(found.get(step.name, []), key=lambda row: row[2])
+                self.blobs[id(step)] = [row[3] for row in rows]
             for step in ready:
                 if not self.cut.in_tasks[id(step.inputs[0])]:
                     self.blobs[id(step)] = self._driven(step.inputs[0])
@@ -142,11 +149,10 @@ class Stages:
         movement: Step | None,
         targets: int,
         output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
-        most: int | None = None,
-        sink: dict[str, Any] | None = None,
+        **details: Any,
     ) -> Rows:
-        """The rows of `top`, sent where `movement` says."""
-        found = self.transport.computed(*self._entering(top, movement, targets, output, most, sink))
+        """The rows of `top`, sent where `movement` says. `details` are fields of the part."""
+        found = self.transport.computed(*self._entering(top, movement, targets, output, **details))
         self.made.append(found)
         return found
 
@@ -156,8 +162,7 @@ class Stages:
         movement: Step | None,
         targets: int,
         output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
-        most: int | None = None,
-        sink: dict[str, Any] | None = None,
+        **details: Any,
     ) -> tuple[Rows, TaskWork]:
         """The rows that enter the stage of `top`, and the work of its tasks."""
         steps = self.cut.entries(top, not self.cut.in_tasks[id(top)])
@@ -171,14 +176,15 @@ class Stages:
             entries=entries,
             output=output,
             one_copy=bool(self.cut.properties[id(top)].replicated),
-            most=most,
-            sink=sink,
+            **details,
             **self.common,
         )
         return rows, TaskWork(part.encode(), given, shared)
 
     def _inputs(self, steps: list[Step]) -> tuple[list[Entry], Rows, Given, dict[str, Any]]:
         """Entries of a part, the rows that are in partitions already, those of the driver, and those for all tasks."""
+        if self.lazy and len(steps) == 1 and isinstance(steps[0], Arrange):
+            return [Entry(steps[0].name, "frame")], self._arranged_frame(steps[0]), {}, {}
         if len(steps) == 1 and isinstance(steps[0], Scan) and isinstance(steps[0].source, FrameSource):
             (scan,) = steps
             return [Entry(scan.name, "frame")], self.transport.frame(scan.source.select(scan.columns)), {}, {}
@@ -317,6 +323,8 @@ class Stages:
         if id(step) not in self.moved:
             if isinstance(step, Scan):
                 self.moved[id(step)] = self._framed(step)
+            elif isinstance(step, Arrange):
+                self.moved[id(step)] = self._arranged(step)
             elif isinstance(step, Movement):
                 self.moved[id(step)] = self._stage(step.inputs[0], step, step.shards or self.cut.plan.shards)
             elif self.cut.in_tasks[id(step)] or (isinstance(step, Gather) and self.cut.in_tasks[id(step.inputs[0])]):
@@ -324,6 +332,25 @@ class Stages:
             else:
                 self.moved[id(step)] = self._stage(step, None, 1)
         return self.moved[id(step)]
+
+    def _arranged(self, step: Arrange) -> Rows:
+        """Rows in shards by ranges of their keys. Without a sample there is one range."""
+        shards = step.shards or self.cut.plan.shards
+        ranges: list[list[Any]] = []
+        if not self.lazy:
+            sample = self._stage(step.inputs[0], step, 1, sample=SAMPLED_ROWS)
+            which = chosen(self.transport.partitions(sample), self.transport.cores)
+            keys = decode_sample([row[3] for row in self.jobs.collect(sample, which)])
+            ranges = encode_boundaries(boundaries(keys, step.keys, shards))
+        return self._stage(step.inputs[0], step, shards, ranges=ranges)
+
+    def _arranged_frame(self, step: Arrange) -> Rows:
+        """The rows of a lazy ORDER BY, placed by Spark."""
+        (below,) = step.inputs
+        names = tuple(below.schema.names)
+        rows, work = self._entering(below, None, 0, output=(names, names))
+        plan = replace(self.cut.plan, root=below, columns=names, names=names)
+        return self.transport.arranged(rows, work, plan, step.keys, step.shards or plan.shards)
 
     def _framed(self, scan: Scan) -> Rows:
         """A DataFrame that meets other inputs: its rows become blobs first."""
@@ -363,14 +390,33 @@ class Stages:
         """The rows of steps in tasks, in the driver's memory."""
         for step in entries:
             self.collect_broadcasts(step)
-        stages = [self.gathered(step, (most or {}).get(id(step))) for step in entries]
-        inputs: dict[int, Dataset | Flow] = {}
-        for step, rows in zip(entries, self.jobs.collect_all(stages), strict=True):
-            columns = chunk_columns(step.schema)
-            mine = sorted(rows, key=lambda row: row[2])
-            chunks = [chunk for _, _, place, blob in mine for chunk in decode_chunks(blob, len(columns), place)]
-            inputs[id(step)] = Flow(ChunkData(columns, [chunks], self.run.settings.batch_rows), step.schema)
-        return inputs
+        asked = most or {}
+        whole = [step for step in entries if id(step) not in asked]
+        rows = self.jobs.collect_all([self.gathered(step) for step in whole])
+        found = {id(step): self._chunks(step, rows.get(step.name, [])) for step in whole}
+        for step in entries:
+            if id(step) in asked:
+                found[id(step)] = self._first_chunks(step, asked[id(step)])
+        batch_rows = self.run.settings.batch_rows
+        return {
+            id(step): Flow(ChunkData(chunk_columns(step.schema), [found[id(step)]], batch_rows), step.schema)
+            for step in entries
+        }
+
+    def _first_chunks(self, step: Step, most: int) -> list[Chunk]:
+        """The first rows of a step, and perhaps some more: tasks run in growing waves until there are enough."""
+        rows = self.gathered(step, most)
+        found: list[Chunk] = []
+        for wave in self.jobs.waves(rows, growing(self.transport.partitions(rows), self.transport.cores), ahead=False):
+            found += self._chunks(step, wave)
+            if sum(chunk.rows for chunk in found) >= most:
+                break
+        return found
+
+    def _chunks(self, step: Step, rows: list[Row]) -> list[Chunk]:
+        columns = len(step.schema)
+        ordered = sorted(rows, key=lambda row: row[2])
+        return [chunk for _, _, place, blob in ordered for chunk in decode_chunks(blob, columns, place)]
 
 
 def _plain(split: Split) -> list[Any]:

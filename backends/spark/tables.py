@@ -13,18 +13,15 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Observation
 from pyspark.sql.functions import count, lit
 
-from tsql.backends.sinks import TableTarget, dotted
+from tsql.backends.sinks import TableTarget
 from tsql.backends.spark.failures import translated
 from tsql.backends.spark.frame import FrameSource
+from tsql.backends.spark.java import ticked
 from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.expr.schema import Schema
+from tsql.planner.physical.text import dotted
 
 _NO_REPLACE = "UNSUPPORTED_FEATURE.TABLE_OPERATION"
-
-
-def ticked(parts: tuple[str, ...]) -> str:
-    """A qualified name as Spark reads it."""
-    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
 def exists(spark: Any, parts: tuple[str, ...]) -> bool:

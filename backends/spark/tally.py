@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from tsql.backends import Run
+from tsql.backends.run import StageRun
 from tsql.backends.spark.part import StagePart
 
 
@@ -17,6 +18,7 @@ def of(part: StagePart, shard: int, run: Run, ms: float, bytes_in: int, bytes_ou
     told: dict[str, Any] = {"stage": part.stage, "shard": shard, "counts": run.counts, "notes": run.notes}
     if part.profile:
         told |= {
+            "top": part.movement or part.top,
             "ms": ms,
             "bytes_in": bytes_in,
             "bytes_out": bytes_out,
@@ -46,3 +48,22 @@ class Tallies:
             for name, rows in one.get("rows_of", {}).items():
                 run.rows_of[name] = run.rows_of.get(name, 0) + rows
             run.choices |= one.get("choices", {})
+            for name, step in one.get("steps", {}).items():
+                known = run.steps.setdefault(name, {"rows": 0, "ms": 0.0})
+                known["rows"] += step["rows"]
+                known["ms"] += step["ms"]
+                known["tasks"] = known.get("tasks", 0) + 1
+                known["slowest_ms"] = max(known.get("slowest_ms", 0.0), step["ms"])
+                if step.get("spilled"):
+                    known["spilled"] = known.get("spilled", 0) + step["spilled"]
+        self._tell_stages(run)
+
+    def _tell_stages(self, run: Run) -> None:
+        found: dict[int, StageRun] = {}
+        for one in self.told:
+            if "ms" in one:
+                stage = found.setdefault(one["stage"], StageRun(one["stage"], one["top"]))
+                stage.ms.append(one["ms"])
+                stage.bytes_in.append(one["bytes_in"])
+                stage.bytes_out.append(one["bytes_out"])
+        run.stages += [found[number] for number in sorted(found)]

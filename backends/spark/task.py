@@ -20,6 +20,7 @@ from tsql.backends import Run, Settings
 from tsql.backends.io import Split
 from tsql.backends.io.folders import write_part
 from tsql.backends.io.normalize import normalize
+from tsql.backends.local.run.arranging import sampled
 from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.backends.local.run.entry import BatchData, chunk_columns
 from tsql.backends.local.run.execution import Execution
@@ -27,6 +28,7 @@ from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk, machine_limit
 from tsql.backends.local.run.split_data import SplitData
 from tsql.backends.spark import tally
+from tsql.backends.spark.arranged import encode_boundaries
 from tsql.backends.spark.kept import LoadedPart, program_of, settle, shared_rows, source_of
 from tsql.backends.spark.mailbox import Letter, Mailbox
 from tsql.backends.spark.part import Entry, StagePart
@@ -43,7 +45,7 @@ from tsql.backends.spark.wire import (
     for_spark,
 )
 from tsql.kernels.expr.errors import SourceError, TsqlError
-from tsql.planner.physical.movement import Broadcast, Multicast, Redistribute, Reshard
+from tsql.planner.physical.movement import Arrange, Broadcast, Multicast, Redistribute, Reshard
 from tsql.planner.physical.step import PhysicalPlan, Step
 
 RESULT_BYTES = 1 << 20
@@ -244,12 +246,26 @@ class Task:
             execution.tell()
             return
         movement = None if part.movement is None else self.program.steps[part.movement]
+        if part.sample is not None:
+            yield from self._sample(shard, execution, movement, part.sample)
+            return
+        if isinstance(movement, Arrange):
+            movement = self.program.directed(movement, part.ranges or [], part.targets)
         with plan.deep():
             lists = execution.chunks(
                 movement if isinstance(movement, Redistribute | Multicast) else top, max(plan.shards, self.threads)
             )
         execution.tell()
         yield from _sent(part, movement, lists, shard)
+
+    def _sample(self, shard: int, execution: Execution, movement: Step | None, rows: int) -> Iterator[Row]:
+        """The sort keys of some rows."""
+        assert isinstance(movement, Arrange)
+        types = [key.expr.type for key in movement.keys]
+        with self.program.plan.deep():
+            lists = execution.chunks(self.program.keys_of(movement), self.program.plan.shards)
+        found = sampled((chunk for one in lists for chunk in one), range(len(types)), types, rows)
+        yield 0, movement.name, shard, json.dumps({"sample": encode_boundaries(found)}).encode()
 
     def _result(self, shard: int, execution: Execution, plan: PhysicalPlan) -> Iterator[Row]:
         place = shard << 32

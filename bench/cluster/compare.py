@@ -21,7 +21,8 @@ from tsql.tpch.report import Row, Section
 
 OURS = "tsql"
 SLOW_MS = 30_000.0
-"""A contender whose first run takes longer is not run again."""
+"""A contender whose warm-up takes longer is not run again. The first run does not count: JVMs start slowly, and a cold
+time of a peer would flatter us."""
 HOPELESS = 2.0
 """A variant of a peer that takes so many times longer than another one in the warm-up is not run again."""
 
@@ -95,19 +96,22 @@ def measure(found: Measured, contenders: Iterable[Contender], runs: int, warmup:
     if found.wrong:
         return
     running = [contender for contender in contenders if contender.name in found.first_ms]
-    found.times = {name: Times((ms,)) for name, ms in found.first_ms.items() if ms > SLOW_MS}
-    running = [contender for contender in running if contender.name not in found.times]
-    warm_ms = {contender.name: min(_timed(contender) for _ in range(warmup)) for contender in running}
+    warm_ms = {c.name: min(_timed(c) for _ in range(_warmups(found.first_ms[c.name], warmup))) for c in running}
     best_ms = min((warm_ms[contender.name] for contender in running if contender.peer), default=0.0)
     for contender in list(running):
-        if contender.peer and not contender.default and warm_ms[contender.name] > HOPELESS * best_ms:
-            found.times[contender.name] = Times((warm_ms[contender.name],))
+        ms = warm_ms[contender.name]
+        if ms > SLOW_MS or (contender.peer and not contender.default and ms > HOPELESS * best_ms):
+            found.times[contender.name] = Times((ms,))
             running.remove(contender)
     spent: dict[str, list[Seconds]] = {contender.name: [] for contender in running}
     found.times |= taking_turns(
         {c.name: partial(_timed, c, spent[c.name] if processor else None) for c in running}, runs, warmup=0
     )
     found.processor = {name: Seconds.mean(seconds) for name, seconds in spent.items() if seconds}
+
+
+def _warmups(first_ms: float, warmup: int) -> int:
+    return 1 if first_ms > SLOW_MS else warmup
 
 
 def _timed(contender: Contender, spent: list[Seconds] | None = None) -> float:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, SortKey
 from tsql.kernels.expr.types import BIGINT, BOOLEAN
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.choose.choice import Choice
+from tsql.planner.cost import constants as cost
 from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.enforce import enforce
+from tsql.planner.physical.estimate import width
+from tsql.planner.physical.movement import Arrange
 from tsql.planner.physical.operators.limit import Limit
 from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.operators.sort import Sort
@@ -14,7 +18,34 @@ from tsql.planner.physical.step import Step
 
 
 def sort_step(choice: Choice, node: logical.Sort) -> Step:
-    return Sort((choice.step(node.input),), keys=node.keys)
+    source = choice.step(node.input)
+    gathered = Sort((source,), keys=node.keys)
+    if choice.scope == "local" or choice.shards == 1 or any(k.expr.type.name == "INTERVAL" for k in node.keys):
+        return gathered
+    if choice.properties(enforce(source, choice.shards, choice.scope, gathers=False)).shards == 1:
+        return gathered
+    arranged = _arranged(choice, source, node.keys)
+    if choice.estimator.of(source).rows * width(source.schema) > cost.DRIVER_BYTES:
+        return arranged
+    return choice.cheapest({"gathered": gathered, "arranged": arranged})
+
+
+def _arranged(choice: Choice, source: Step, keys: tuple[SortKey, ...]) -> Step:
+    """A sort of shards that have ranges of the keys. Computed keys become columns first and are dropped again."""
+    columns = [(f.name, Column(f.name, f.type, f.nullable)) for f in source.schema]
+    added = [(f"sort_key_{number}", key.expr) for number, key in enumerate(keys) if not isinstance(key.expr, Column)]
+    if added:
+        names = {str(expr): name for name, expr in added}
+        source = Project((source,), columns=(*columns, *added))
+        keys = tuple(
+            key
+            if isinstance(key.expr, Column)
+            else SortKey(Column(names[str(key.expr)], key.expr.type), key.descending, key.nulls_first)
+            for key in keys
+        )
+    spread = Arrange((source,), scope=choice.scope, shards=choice.shards, keys=keys)
+    found = Sort((spread,), keys=keys)
+    return Project((found,), columns=tuple(columns)) if added else found
 
 
 def limit_step(choice: Choice, node: logical.Limit) -> Step:

@@ -72,6 +72,13 @@ its rows. The second value is for a left join, which must keep its pairs until t
 BROADCAST_BYTES = 512 << 20
 """Up to this many bytes of a join's side are held by every machine; beyond, both sides are placed by their keys."""
 
+DECODING = 4.0
+"""Columns of files take so many times as long to read as columns in memory. It matters between machines: each of
+several machines may read a file, or each a part of it."""
+
+DRIVER_BYTES = 1 << 30
+"""More rows than this are not brought to the driver of a cluster to be sorted there."""
+
 BUILD_ROW, JOINED_ROW, PAIR = 4.0, 0.5, 0.3
 """The cost of inserting a row into a join's table, of passing on a pair, and of comparing a pair of a product."""
 

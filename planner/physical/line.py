@@ -13,7 +13,10 @@ from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Expr, SortKey, rewrite
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner.physical.text import SIMPLE, quoted, scan_text, split, split_assignment
+from tsql.planner.physical.text import SIMPLE, dotted, quoted, scan_text, split, split_assignment
+
+_PART = r'(?:[A-Za-z_]\w*|"(?:[^"]|"")*")'
+"""A part of a qualified name."""
 
 
 def unplaced(expr: Expr) -> Expr:
@@ -138,8 +141,13 @@ class LineContext:
             if text.startswith("'"):
                 path = text[1:-1].replace("''", "'")
                 return (path, self._described(path)) if path.startswith("{") else (path, self.catalog.open_file(path))
-            name = self.name(text)
-            source = self.catalog.lookup(name)
+            parts = re.findall(_PART, text) if re.fullmatch(rf"{_PART}(\.{_PART})+", text) else []
+            if parts:
+                name = dotted(tuple(map(self.name, parts)))
+                source = self.catalog.lookup_outer(tuple(map(self.name, parts)))
+            else:
+                name = self.name(text)
+                source = self.catalog.lookup(name)
         except TsqlError as error:
             raise self.error(error.message, error.hint) from None
         if source is None or not hasattr(source, "schema"):

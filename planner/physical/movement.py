@@ -7,7 +7,7 @@ from collections.abc import Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.nodes import Column, Expr, SortKey
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
 from tsql.planner.physical.progress import Progress
@@ -203,6 +203,48 @@ class Multicast(Movement):
 
 
 @dataclass(frozen=True)
+class Arrange(Movement):
+    """Rows to shards by ranges of sort keys: the rows of each shard come before those of the next. Where the ranges end
+    is found from a sample of the rows."""
+
+    keys: tuple[SortKey, ...] = ()
+
+    op = "arrange"
+    label = "arranged"
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (ONCE,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(self.shards or shards, key=given[0].key)
+
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used(*wanted)
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        found = super().expected_cost(given, rows, properties, machine)
+        # The sample is a job of its own.
+        return found + Cost(machine.costs.job_us * 1000) if self.scope == "global" else found
+
+    def attributes(self) -> list[tuple[str, str]]:
+        return [("by", f"({', '.join(map(str, self.keys))})"), *super().attributes()]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
+        keys = tuple(context.sort_key(item, inputs[0].schema) for item in attributes.items("by"))
+        if not keys:
+            raise attributes.error("by", "by=() of an arrange has no key", hint="by=(column), or by=(column desc)")
+        for key in keys:
+            if not isinstance(key.expr, Column) or key.expr.type.name == "INTERVAL":
+                raise attributes.error(
+                    "by",
+                    f"by=({key}): rows are arranged by columns that are no intervals",
+                    hint="put a project before it that makes the key a column",
+                )
+        return replace(super().read(inputs, attributes, context), keys=keys)
+
+
+@dataclass(frozen=True)
 class Gather(Step):
     """Everything to one shard, in input order. Of a replicated dataset, one copy."""
 
@@ -215,7 +257,8 @@ class Gather(Step):
         return (EVEN,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return Properties(1, key=given[0].key, order=given[0].order if given[0].shards == 1 else ())
+        ordered = given[0].shards == 1 or given[0].in_sequence
+        return Properties(1, key=given[0].key, order=given[0].order if ordered else ())
 
     def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
         return self.used(*wanted)

@@ -22,7 +22,7 @@ class Properties:
     ("local": in memory that the shards share), else "". order: the order of the rows in each shard, or of all rows if
     there is one shard. by_ranges: rows are placed by ranges of values that only their own table knows, not by a hash.
     equal: columns that have the same value in every row. copies: rows are in the shards that a `multicast` named, each
-    in at most this many; None if there was none."""
+    in at most this many; None if there was none. in_sequence: the shards follow each other in `order`."""
 
     shards: int
     placed: tuple[str, ...] | None = None
@@ -32,6 +32,7 @@ class Properties:
     by_ranges: bool = False
     equal: tuple[frozenset[str], ...] = ()
     copies: int | None = None
+    in_sequence: bool = False
 
     def known_as(self, column: str, names: Collection[str]) -> str | None:
         """The first of the names that holds the values of a column: the column itself, or one that equals it."""
@@ -61,7 +62,8 @@ class Properties:
         if self.copies is not None:
             parts.append(f"multicast, up to {self.copies} {'copies' if self.copies != 1 else 'copy'}")
         if self.order:
-            parts.append(f"ordered by {', '.join(map(str, self.order))}")
+            sequence = ", shard after shard" if self.in_sequence and self.shards > 1 else ""
+            parts.append(f"ordered by {', '.join(map(str, self.order))}{sequence}")
         return ", ".join(parts)
 
 

@@ -28,6 +28,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def dotted(parts: tuple[str, ...]) -> str:
+    """A qualified name: each part quoted unless it is plain."""
+    return ".".join(map(identifier, parts))
+
+
 def identifiers(names: tuple[str, ...]) -> str:
     return f"({', '.join(map(identifier, names))})"
 
@@ -54,10 +59,13 @@ def split_assignment(word: str) -> tuple[str, str] | None:
 def table_text(table: str, source: Any) -> str:
     """How a scan names its source: a table or a stream by name, a file by its quoted path, or by its description as
     quoted JSON if there are several paths or options."""
+    if getattr(source, "qualified_name", None) == table:
+        return table
     about = source.describe() if hasattr(source, "describe") else None
     if about is None or getattr(source, "catalog_name", None) == table.lower():
         return identifier(table)
     plain = len(about["paths"]) == 1 and not about.get("options") and not about["paths"][0].startswith("{")
+    plain = plain and getattr(source, "path_says_kind", True)
     text = about["paths"][0] if plain else json.dumps(about, ensure_ascii=False, sort_keys=True)
     return "'" + text.replace("'", "''") + "'"
 

@@ -189,11 +189,13 @@ def test_a_thread_that_waits_for_rows_can_be_cancelled() -> None:
 elsewhere = {"a": [1]}
 
 
-def test_a_python_variable_is_no_table(db: Any) -> None:
+def test_a_python_variable_is_no_table_without_python_scan(db: Any) -> None:
+    db.sql("SET python_scan = false")
     df = {"a": [1, 2]}
     with pytest.raises(BindError, match='table "df" does not exist') as caught:
         db.sql("SELECT * FROM df")
-    assert caught.value.hint == 'there is a Python variable of this name: db.register("df", df) makes it a table'
+    hint = 'there is a Python variable of this name: db.register("df", df) makes it a table'
+    assert caught.value.hint == f"{hint}, and so does SET python_scan = true"
     for call in (db.execute, lambda text: list(db.statements(text))):
         with pytest.raises(BindError) as caught:
             call("SELECT 1; SELECT count(*) FROM elsewhere")

@@ -131,9 +131,10 @@ def test_names_ignore_case_and_can_be_replaced(db):
         db.table("t")
 
 
-def test_python_variables_are_no_tables(db):
+def test_python_variables_are_tables_unless_switched_off(db):
     local_table = pa.table({"x": [1]})
-    assert local_table.num_rows == 1
+    assert local_table.num_rows == 1 and db.sql("SELECT * FROM local_table").fetchall() == [(1,)]
+    db.sql("SET python_scan = false")
     with pytest.raises(tsql.TsqlError):
         db.sql("SELECT * FROM local_table")
 

@@ -101,3 +101,6 @@ def assert_order(claims: Properties, shards: list[list[Row]], places: dict[str, 
 
     for rows in shards:
         assert not any(comes_after(a, b) for a, b in pairwise(rows)), f"not in the order {claims.order}"
+    if claims.in_sequence:
+        ends = [row for rows in shards if rows for row in (rows[0], rows[-1])]
+        assert not any(comes_after(a, b) for a, b in pairwise(ends)), "the shards do not follow each other"

@@ -150,6 +150,17 @@ STEPS: dict[str, tuple[str, str | None]] = {
     "reshard": ("y = reshard x", "SELECT * FROM x"),
     "broadcast": ("y = broadcast x", "SELECT * FROM x"),
     "multicast": ("y = multicast x to=(1)", "SELECT * FROM x"),
+    "arrange": ("y = arrange x by=(b desc nulls last, a asc nulls first)", "SELECT * FROM x"),
+    "sort of arranged": (
+        "y1 = arrange x by=(a desc nulls first, b asc nulls last) shards=4\n"
+        "y = sort y1 by=(a desc nulls first, b asc nulls last)",
+        "SELECT * FROM x",
+    ),
+    "gather of arranged": (
+        "y1 = arrange x by=(b asc nulls last) shards=3\ny2 = sort y1 by=(b asc nulls last)\n"
+        "y3 = project y2 q=b a=a\ny = gather y3",
+        "SELECT b AS q, a FROM x",
+    ),
     "gather": ("y = gather x", "SELECT * FROM x"),
     "gather of filtered": ("y1 = filter x where=(b > 0)\ny = gather y1", "SELECT * FROM x WHERE b > 0"),
     "gather of projected": (

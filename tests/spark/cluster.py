@@ -81,6 +81,9 @@ class InProcess(Transport):
 
         return Moved(compute)
 
+    def together(self, several: list[Moved]) -> Moved:
+        return Moved(lambda: [part for one in several for part in one()])
+
     def partitions(self, rows: Moved) -> int:
         return len(rows())
 

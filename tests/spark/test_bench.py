@@ -69,7 +69,7 @@ def test_the_fastest_peer_counts(clock: Clock) -> None:
     table.add("a case", [engine.contender for engine in engines], Agreement())
     assert [engine.runs for engine in engines] == [1] * 5, "all are checked before one is timed"
     (row, *_) = table.conclude().rows
-    assert [engine.runs for engine in engines] == [5, 5, 5, 2, 1]
+    assert [engine.runs for engine in engines] == [5, 5, 5, 2, 2]
     assert ours.prepared == ours.runs
     assert row.value == pytest.approx(2.5) and row.met is True and row.measured["default / tsql"] == "4.00"
     assert row.measured["tsql, ms"] == "200 (200..200)" and row.measured["hopeless, ms"] == "1001 (1 run)"
@@ -83,6 +83,15 @@ def test_a_default_is_timed_however_slow(clock: Clock) -> None:
     (row,) = table.time().rows
     assert default.runs == 4 and row.value == pytest.approx(0.5) and row.met is False
     assert table.failures == 0, "slower is not wrong"
+
+
+def test_a_cold_run_is_not_a_time(clock: Clock) -> None:
+    theirs = Engine(clock, "SparkSQL", compare.SLOW_MS + 1, peer=True, default=True)
+    table = Comparison("t", runs=2, warmup=3)
+    table.add("a case", [Engine(clock, OURS, 500).contender, theirs.contender], Agreement())
+    theirs.ms = 1_000
+    (row,) = table.time().rows
+    assert row.value == pytest.approx(2.0) and theirs.runs == 1 + 1 + 2
 
 
 @pytest.mark.parametrize(

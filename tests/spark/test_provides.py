@@ -43,7 +43,7 @@ def db() -> Iterator[Any]:
 def between_machines(steps: str) -> str:
     """The steps with all movement between tasks."""
     return re.sub(
-        r"= (redistribute|broadcast|multicast|reshard) (.*)",
+        r"= (redistribute|broadcast|multicast|reshard|arrange) (.*)",
         lambda m: m.group() if "scope=" in m.group() else f"{m.group()} scope=global",
         steps,
     )

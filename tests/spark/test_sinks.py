@@ -189,6 +189,7 @@ def test_refusals(db: Any, tmp_path: Path) -> None:
         (f"COPY (SELECT INTERVAL 1 DAY AS i) TO '{tmp_path}/x/' (FORMAT parquet)", "not written to Parquet"),
         (f"COPY (SELECT repeat('x', 300) AS k, v FROM t) TO '{tmp_path}/x' (PARTITION_BY (k))", "too long to be"),
         (f"COPY t TO '{tmp_path}/x\0/' (FORMAT csv)", "NUL"),
+        ("COPY t TO 's3://bucket/x/' (FORMAT csv)", "not to URLs"),
     ):
         with pytest.raises(SourceError, match=message):
             db.sql(text)

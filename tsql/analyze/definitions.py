@@ -11,8 +11,8 @@ from sqlglot.tokens import TokenType
 from tsql.analyze import kinds as statements
 from tsql.analyze.changes import Overlay, empty_like, find_column, find_table, insert
 from tsql.analyze.files import constant, source_for
-from tsql.analyze.names.qualified import check_qualified
-from tsql.analyze.outer_tables import create_outer, outer_parts
+from tsql.analyze.names.qualified import WithoutVariables, check_qualified
+from tsql.analyze.outer_tables import create_outer, saved_parts
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.time.streams import create_external, main_name, period_of, with_period
 from tsql.catalog.definition import ColumnDefinition, Key, Macro, Table, TableDefinition, View
@@ -42,7 +42,7 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     if kind not in ("TABLE", "VIEW") or not isinstance(table, exp.Table):
         raise analyzer.error(f"CREATE {kind or '..'} is not supported", node)
     temporary, with_data, options = _properties(analyzer, node, kind)
-    outer = outer_parts(analyzer, table) if kind == "TABLE" else None
+    outer = saved_parts(analyzer, table) if kind == "TABLE" else None
     name = main_name(analyzer, table) if outer is None else table.name
     periods = [part for part in columns if isinstance(part, Period)]
     replaces, exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
@@ -65,6 +65,8 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     if query is None:
         raise analyzer.error(f"CREATE {kind} needs AS and a query", table)
     text = analyzer.parsed.text_after(TokenType.ALIAS)
+    if kind == "VIEW":
+        analyzer.catalog = WithoutVariables(analyzer.catalog)
     bound = (
         analyzer.query(query, text, top=kind == "TABLE")
         if kind == "TABLE" or columns
@@ -262,7 +264,7 @@ def drop(analyzer: Analyzer, node: exp.Drop) -> statements.Drop | statements.Dro
     tables = node.args.get("tables") or []
     if not tables:
         raise analyzer.error(f"DROP {kind.upper()} needs a name", node)
-    outer = [outer_parts(analyzer, table) for table in tables] if kind == "table" else []
+    outer = [saved_parts(analyzer, table) for table in tables] if kind == "table" else []
     saved = tuple(parts for parts in outer if parts is not None)
     if saved:
         if len(saved) < len(tables):

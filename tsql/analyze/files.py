@@ -33,10 +33,13 @@ def open_path(
         raise error.locate(text) from None
 
 
-def look_up(catalog: Any, name: str, position: int | None, text: str) -> Any:
-    """What stands under a name; if its files cannot be read, that is an error at the place where the query names it."""
+def look_up(
+    catalog: Any, name: str, position: int | None, text: str, outer_parts: tuple[str, ...] | None = None
+) -> Any:
+    """What stands under a name; if its files cannot be read, that is an error at the place where the query names it.
+    `outer_parts`: those of a qualified name that the backend may know."""
     try:
-        return catalog.lookup(name)
+        return catalog.lookup(name) if outer_parts is None else catalog.lookup_outer(outer_parts)
     except TsqlError as error:
         error.position = position if error.position is None else error.position
         raise error.locate(text) from None

@@ -11,15 +11,16 @@ from sqlglot import exp
 
 from tsql.analyze import kinds as statements
 from tsql.analyze.files import constant
-from tsql.analyze.names.qualified import database_of
+from tsql.analyze.names.qualified import is_own
 from tsql.analyze.select import project
 from tsql.backends.io.normalize import unique_names
-from tsql.backends.sinks import Sinks, TableTarget, dotted
+from tsql.backends.sinks import Sinks, TableTarget
 from tsql.kernels.expr.errors import BindError, CatalogError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.types import castable, coerce
+from tsql.planner.physical.text import dotted
 
 if TYPE_CHECKING:
     from tsql.analyze.statements import Analyzer
@@ -29,16 +30,12 @@ _OWN = ("main", "temp")
 _OPTIONS = ("format", "partition_by")
 
 
-def outer_parts(analyzer: Analyzer, table: exp.Expr) -> tuple[str, ...] | None:
+def saved_parts(analyzer: Analyzer, table: exp.Expr) -> tuple[str, ...] | None:
     """The parts of the name of a table in the cluster's catalogs; None if the name is the session's."""
-    if not isinstance(table, exp.Table) or table.args.get("db") is None:
+    if not isinstance(table, exp.Table) or is_own(analyzer.catalog, table, _OWN):
         return None
-    parts = tuple(part.name for part in table.parts)
-    before, own = tuple(part.lower() for part in parts[:-1]), database_of(analyzer.catalog).lower()
-    if before in ((own,), *((name,) for name in _OWN), *((own, name) for name in _OWN)):
-        return None
-    sinks = analyzer.catalog.sinks()
-    return parts if sinks is not None and sinks.has_tables else None
+    sinks = getattr(analyzer.catalog, "sinks", lambda: None)()
+    return tuple(part.name for part in table.parts) if sinks is not None and sinks.has_tables else None
 
 
 def _sinks(analyzer: Analyzer) -> Sinks:

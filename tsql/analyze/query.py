@@ -15,7 +15,7 @@ from sqlglot.tokens import TokenType
 from tsql.analyze.files import look_up, open_function, open_path
 from tsql.analyze.from_ import FromAnalyzer, Joined
 from tsql.analyze.limit import limited
-from tsql.analyze.names.qualified import check_qualified, database_of
+from tsql.analyze.names.qualified import check_qualified, database_of, outer_parts
 from tsql.analyze.recursive import names_itself, recursive
 from tsql.analyze.sample import sampled
 from tsql.analyze.scope import (
@@ -57,6 +57,7 @@ from tsql.planner.bind.strings import collated
 from tsql.planner.bind.syntax_nodes import CallNode
 from tsql.planner.bind.types import castable, coerce, force_type, unify
 from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.text import dotted
 
 MAX_VIEWS = 50
 _BEHIND = ("order", "limit", "offset", "with_")
@@ -226,7 +227,8 @@ class QueryAnalyzer:
                 relation = self._named(node, environment)
                 if node.args.get("version"):
                     is_local = node.args.get("db") is None and node.name.lower() in environment
-                    entry = None if is_local else self.catalog.entry(node.name)
+                    is_outer = outer_parts(self.catalog, node) is not None
+                    entry = None if is_local or is_outer else self.catalog.entry(node.name)
                     relation = as_of(self, relation, getattr(entry, "period", None), node, environment)
                 name = name or node.name
             case _:
@@ -238,12 +240,15 @@ class QueryAnalyzer:
         relation = relation.apart(self.taken, alias.name if alias is not None else None)
         if node.args.get("sample") is not None:
             relation = replace(relation, plan=sampled(self, relation.plan, node.args["sample"]))
-        stored = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        stored = isinstance(node, exp.Table) and isinstance(node.this, (exp.Identifier, exp.Dot))
         own_name = stored and (
             alias is None
             and (node.args.get("db") is not None or node.name.lower() not in environment)
             or node.name == TARGET
         )
+        outer = outer_parts(self.catalog, node) if own_name else None
+        if outer is not None:
+            return ScopeTable(name, relation, before=tuple(part.lower() for part in outer[:-1]))
         return ScopeTable(name, relation, database_of(self.catalog) if own_name else None)
 
     def _pivoted(
@@ -290,14 +295,20 @@ class QueryAnalyzer:
         position = position_of(node.this)
         schema = node.args.get("db")
         qualified = schema is not None
-        check_qualified(self.catalog, node, self.error)
+        parts = outer_parts(self.catalog, node)
+        if parts is None:
+            check_qualified(self.catalog, node, self.error)
         if not qualified and name.lower() in environment:
             return environment[name.lower()]()
-        found = look_up(self.catalog, name, position, self.source.text)
-        if found is None and node.this.args.get("quoted") and any(c in name for c in "./*\\"):
+        found = look_up(self.catalog, name, position, self.source.text, parts)
+        if parts is not None:
+            name = dotted(parts)
+        if found is None and parts is None and node.this.args.get("quoted") and any(c in name for c in "./*\\"):
             return _scan(name, open_path(self.catalog, name, position, self.source.text), node.alias)
+        if found is None and not qualified and not self.views:
+            found = self._variable(name, position)
         if found is None:
-            names = [*environment, *self.catalog.names()]
+            names = [*environment, *self.catalog.names(), *getattr(self.catalog, "outer_names", list)()]
             error = UnknownTableError(
                 f'table "{name}" does not exist',
                 position=position,
@@ -309,7 +320,15 @@ class QueryAnalyzer:
         if hasattr(found, "text"):
             return self._view(name, found.text, node)
         relation = _scan(name, found, node.alias)
-        return (by_entry(self, name, relation) if self.sequenced else None) or relation
+        return (by_entry(self, name, relation) if self.sequenced and parts is None else None) or relation
+
+    def _variable(self, name: str, position: int | None) -> Any:
+        """The table in a Python variable of the caller."""
+        try:
+            return getattr(self.catalog, "variable", lambda name: None)(name)
+        except TsqlError as error:
+            error.position = position if error.position is None else error.position
+            raise error.locate(self.source.text) from None
 
     def _view(self, name: str, text: str, node: exp.Table) -> AnalyzedRelation:
         from tsql.analyze.macros import expand_macros

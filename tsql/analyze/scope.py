@@ -192,11 +192,12 @@ TARGET = "#target"
 @dataclass(frozen=True)
 class ScopeTable:
     """A relation in FROM, under its alias. `database`: that of a table under its own name, which can be said before
-    it."""
+    it. `before`: what qualifies the name of a backend's table."""
 
     alias: str | None
     relation: AnalyzedRelation
     database: str | None = None
+    before: tuple[str, ...] = ()
 
     def is_called(self, parts: Sequence[str]) -> bool:
         """Whether `t`, `main.t`, `memory.t` or `memory.main.t` means this relation; the names are in small letters."""
@@ -205,6 +206,7 @@ class ScopeTable:
         before = tuple(parts[:-1])
         return (
             not before
+            or before == self.before[-len(before) :]
             or self.database is not None
             and before in (("main",), (self.database.lower(),), (self.database.lower(), "main"))
         )

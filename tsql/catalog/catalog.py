@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tsql.backends.io import Source
+from tsql.backends.io import Source, remote
 from tsql.backends.io.pipes import Pipe, Pipes, is_fifo
+from tsql.backends.names import Absent, FoundTable, NeverKept, OuterNames, Use
 from tsql.catalog.definition import Macro, Table, View
 from tsql.catalog.external import External
 from tsql.kernels.expr.errors import CatalogError, SourceError
@@ -96,13 +97,17 @@ class Catalog:
         self._rejects: RejectTables | None = None
         self.pipes = Pipes()
         self._lock = forks.lock()
-        self._opened: list[FileUse] | None = None
+        self._opened: list[Use] | None = None
         self._asking = threading.local()
         self.database = "memory"
         self.run_plan: Callable[[Any], Any] | None = None
         """Runs a logical plan in the session and returns an Arrow table."""
         self.sinks: Callable[[], Sinks | None] = lambda: None
         """What the cluster of the session writes."""
+        self.outer: Callable[[], OuterNames | None] = lambda: None
+        """Tables that the backend knows: they are found behind those of the catalog."""
+        self.variables: Callable[[str], FoundTable | None] = lambda name: None
+        """Tables in variables of the code that called the session."""
 
     def fetch(self, plan: Any) -> list[Any]:
         """The values of the only column of a plan, for a query whose columns depend on data (PIVOT)."""
@@ -116,23 +121,65 @@ class Catalog:
     def lookup(self, name: str) -> Source | View | None:
         """What a query reads under this name: the present version of a table, another source, or a view."""
         entry = self.entry(name)
+        if entry is None:
+            return self.lookup_outer((name,))
         if isinstance(entry, External):
             return self._source_of(name.lower(), entry)
-        return entry.data if isinstance(entry, Table) else entry
+        return entry.data if isinstance(entry, Table) else self._resolved(name, entry)
+
+    def _resolved(self, name: str, source: Any) -> Any:
+        """What a query of now reads of a source that may stand for others: a DataFrame of Spark's for its files."""
+        if not hasattr(source, "resolved"):
+            return source
+        found = source.resolved()
+        self.record(found.use)
+        found.source.catalog_name = name.lower()  # plan files say the name
+        return found.source
+
+    def lookup_outer(self, parts: tuple[str, ...]) -> Source | None:
+        """A table that the backend knows by this name, which may be qualified. The plan cache is told of the answer:
+        the name may mean something else at the next query."""
+        names = self.outer()
+        if names is None:
+            return None
+        self._ask("outer", ".".join(parts))
+        found = names.find(parts)
+        self.record(Absent(names, parts) if found is None else found.use)
+        return None if found is None else found.source
+
+    def variable(self, name: str) -> Source | None:
+        """The table in a variable of the code that called the session. Only queries ask for it: plan files and views
+        mean the same whoever calls."""
+        found = self.variables(name)
+        if found is None:
+            return None
+        self._ask("variable", name)
+        self.record(found.use)
+        return found.source
+
+    def record(self, use: Use) -> None:
+        """Tell the plan cache what a query has read."""
+        if self._opened is not None:
+            self._opened.append(use)
+
+    def outer_names(self) -> list[str]:
+        """Names of the backend's tables, to suggest beside a wrong one."""
+        names = self.outer()
+        return [] if names is None else names.names()
 
     def _source_of(self, key: str, entry: External) -> Source:
         """The files of a stream as they are now; files that have not changed are not opened again."""
         self._ask("file", key)
         if entry.files is None:
-            return entry.data
+            return self._resolved(key, entry.data)
         paths = entry.files.paths
         use = FileUse(paths, fingerprint(paths))
         known = self._sources.get(key)
-        if known is None or known[0] is not entry or known[1] != use:
+        if known is None or known[0] is not entry or known[1] != use or any(map(remote.is_remote, paths)):
             known = self._sources[key] = (entry, use, self.open_file(list(paths), entry.files.kind, entry.options()))
             known[2].catalog_name = key  # plan files say the name, and not the files behind it
-        elif self._opened is not None:
-            self._opened.append(use)
+        else:
+            self.record(use)
         return known[2]
 
     def entry(self, name: str) -> Entry | None:
@@ -200,6 +247,7 @@ class Catalog:
     ) -> Source:
         """Open a file, a pattern or a list of files as a source; the kind is that of the extension unless given."""
         from tsql.backends.io.open import open_source, rejects_of
+        from tsql.backends.io.snapshot import OtherReader
 
         where = path if isinstance(path, str) else tuple(path)
         try:
@@ -207,7 +255,11 @@ class Catalog:
         except (TypeError, ValueError):
             question = None
         before = fingerprint(where)
-        settled = _is_settled(before)
+        elsewhere = any(map(remote.is_remote, [where] if isinstance(where, str) else where))
+        settled = _is_settled(before) and not elsewhere
+        names = self.outer()
+        if elsewhere and names is not None:
+            names.remember([where] if isinstance(where, str) else list(where))
         fifos: dict[Any, Pipe] | None = getattr(self._asking, "fifos", None)
         try:
             source = open_source(
@@ -216,6 +268,13 @@ class Catalog:
                 dict(options or {}),
                 lambda path: self.pipes.path(path, fifos),
             )
+        except OtherReader:
+            self._ask("file", str(where))
+            found = None if names is None else names.scan(kind or "", where, dict(options or {}))
+            if found is None:
+                raise
+            self.record(found.use)
+            return found.source
         except BaseException:
             self._ask("file", str(where))
             raise
@@ -224,8 +283,7 @@ class Catalog:
             self._ask("file", str(where))
         else:
             self._tell_opened(question, source, use)
-        if self._opened is not None:
-            self._opened.append(use)
+        self.record(NeverKept() if elsewhere else use)
         rejects = rejects_of(source)
         if rejects is not None:
             self._show_rejects(rejects)
@@ -306,10 +364,10 @@ class FileRecorder:
     ("entry" | "macro" | "file" | "fetch", name), and ("open", arguments as JSON) with the sources of each call."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self.files: list[FileUse] = []
+        self.files: list[Use] = []
         self.asked: Asked = {}
         self._catalog = catalog
-        self._outer: list[FileUse] | None = None
+        self._outer: list[Use] | None = None
         self._fifos: dict[Any, Pipe] | None = None
 
     def __enter__(self) -> FileRecorder:

@@ -11,8 +11,9 @@ import pyarrow as pa
 from tsql import settings as setting
 from tsql.analyze import kinds as statements
 from tsql.backends.backend import not_on_spark
-from tsql.backends.sinks import Sinks, dotted
-from tsql.catalog.catalog import Catalog, FileUse, as_source
+from tsql.backends.names import Use
+from tsql.backends.sinks import Sinks
+from tsql.catalog.catalog import Catalog, as_source
 from tsql.grammar.script import Piece
 from tsql.kernels.expr.errors import CatalogError, PlanError, TransactionError
 from tsql.kernels.expr.keywords import quote
@@ -21,6 +22,7 @@ from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.loaded import load_plan, save_plan
 from tsql.planner import PhysicalPlan
 from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.text import dotted
 from tsql.prepared import Prepared
 from tsql.relation import Relation, of_text
 from tsql.statements import changes, copying, introspect
@@ -37,7 +39,7 @@ class StatementContext:
     scripts: ScriptRunner
     piece: Piece
     values: dict[str, Any]
-    files: tuple[FileUse, ...] = ()
+    files: tuple[Use, ...] = ()
     """The files that the analysis has opened."""
     spent: dict[str, float] = field(default_factory=dict)
     """Milliseconds of the analysis."""

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tsql import python_scan
 from tsql import settings as setting
-from tsql.arguments import is_variable_of_caller
 from tsql.backends import Run
 from tsql.catalog.catalog import Catalog
 from tsql.grammar.script import Piece, split
@@ -115,11 +115,8 @@ class ScriptRunner:
                 found = analyze(piece.text, self.catalog, mine, piece.origin)
             except TsqlError as error:
                 transactions.fail()
-                if isinstance(error, UnknownTableError) and error.table and is_variable_of_caller(error.table):
-                    error.hint = (
-                        f'there is a Python variable of this name: db.register("{error.table}", {error.table}) '
-                        "makes it a table"
-                    )
+                if isinstance(error, UnknownTableError) and error.table:
+                    error.hint = python_scan.hint(error.table, self.queries.settings.python_scan) or error.hint
                 raise piece.relocate(error) from error.__cause__
             except (RecursionError, MemoryError) as error:
                 raise piece.relocate(too_much(error)) from error

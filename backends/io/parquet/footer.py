@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from tsql.backends.io import remote
 from tsql.backends.io.files import reading, stored_path
 from tsql.backends.io.parquet import thrift
 from tsql.kernels.expr.errors import SourceError
@@ -140,22 +141,43 @@ def _is_sound(metadata: pq.FileMetaData) -> bool:
 
 
 def _read_tail(path: str) -> tuple[bytes, int]:
+    if remote.is_remote(path):
+        return _read_remote_tail(path)
     with open(stored_path(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(4)
         if size < 12 or head not in (_MAGIC, _ENCRYPTED):
             raise SourceError(f"{path}: this is not a Parquet file (no {_MAGIC.decode()} at its start)")
         file.seek(size - 8)
-        tail = file.read(8)
-        if tail[4:] == _ENCRYPTED:
-            raise SourceError(f"{path}: encrypted Parquet files are not supported")
-        if tail[4:] != _MAGIC:
-            raise SourceError(f"{path}: this Parquet file is cut off or damaged (no {_MAGIC.decode()} at its end)")
-        (length,) = struct.unpack("<I", tail[:4])
-        if length > size - 12:
-            raise SourceError(f"{path}: the footer of this Parquet file is damaged (it claims {length} bytes)")
+        length = _footer_bytes(path, file.read(8), size)
         file.seek(size - 8 - length)
         return file.read(length), size
+
+
+def _footer_bytes(path: str, tail: bytes, size: int) -> int:
+    if tail[4:] == _ENCRYPTED:
+        raise SourceError(f"{path}: encrypted Parquet files are not supported")
+    if tail[4:] != _MAGIC:
+        raise SourceError(f"{path}: this Parquet file is cut off or damaged (no {_MAGIC.decode()} at its end)")
+    (length,) = struct.unpack("<I", tail[:4])
+    if length > size - 12:
+        raise SourceError(f"{path}: the footer of this Parquet file is damaged (it claims {length} bytes)")
+    return int(length)
+
+
+_TAIL_BYTES = 1 << 16
+"""So much of the end of a file elsewhere is fetched at once: a request takes longer than these bytes."""
+
+
+def _read_remote_tail(path: str) -> tuple[bytes, int]:
+    with remote.open_file(path) as file:
+        size = file.size()
+        if size < 12:
+            raise SourceError(f"{path}: this is not a Parquet file (no {_MAGIC.decode()} at its start)")
+        tail = file.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+        length = _footer_bytes(path, tail[-8:], size)
+        whole = tail[-8 - length : -8] if length + 8 <= len(tail) else file.read_at(length, size - 8 - length)
+        return bytes(whole), size
 
 
 def _edited_schema(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]], list[int | None], set[str]]:

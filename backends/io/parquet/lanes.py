@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tsql.backends.io import Split
+from tsql.backends.io import Split, remote
 from tsql.backends.io.files import reading
 from tsql.backends.io.parquet.decoder import decoder
 from tsql.backends.io.parquet.footer import ColumnChunk
@@ -238,7 +238,7 @@ class LaneReader:
         if name in self.opened:
             return self.lanes[name]
         position = self.late._position(name)
-        if position is None:
+        if position is None or remote.is_remote(self.split.file):
             return None
         chunk, form = self.file.footer.chunks[self.split.detail][position], self.file.form(position)
         if form is None or not self._is_plain(name, position, chunk, form):

@@ -48,9 +48,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tsql.backends.io import ColumnStatistics, LazyColumns, Split, Statistics
+from tsql.backends.io import ColumnStatistics, LazyColumns, Split, Statistics, remote
 from tsql.backends.io.convert import castable, convert
-from tsql.backends.io.files import NO_PARTITIONS, expand, partitions_of, reading, stored_path
+from tsql.backends.io.files import NO_PARTITIONS, Partitions, expand, open_stored, partitions_of, reading, stored_path
 from tsql.backends.io.normalize import TWELVE_BYTES, batch_of, engine_schema, normalize
 from tsql.backends.io.parquet.footer import Footer, read_footer
 from tsql.backends.io.parquet.forms import ColumnForm, column_form, is_ours
@@ -74,7 +74,7 @@ _SIXTEEN_BYTES = pa.binary(16)
 OPTIONS = ("hive_partitioning", "hive_types_autocast", "union_by_name")
 
 
-class _File:
+class ParquetFile:
     """One file: its footer, and the position of each column (names are case-insensitive)."""
 
     def __init__(self, footer: Footer):
@@ -117,17 +117,21 @@ class ParquetSource:
     def __init__(self, patterns: Sequence[str], options: dict[str, Any] | None = None):
         self.patterns = tuple(patterns)
         self.options = dict(options or {})
-        self.paths = expand(self.patterns, "parquet")
-        hive = self.options.get("hive_partitioning")
-        self.partitions = (
-            NO_PARTITIONS if hive is False else partitions_of(self.paths, self.options.get("hive_types_autocast", True))
-        )
-        self._files: dict[str, _File] = {}
+        self.paths, self.partitions = self._listed()
+        self.may_lack_columns = bool(self.options.get("union_by_name", False))
+        self._files: dict[str, ParquetFile] = {}
         self._bounds: dict[tuple[str, str], list[Bounds]] = {}
         self._lock = forks.lock()
         self._local = threading.local()
         self.lost: set[str] = set()
         self.schema = self._schema()
+
+    def _listed(self) -> tuple[tuple[str, ...], Partitions]:
+        """The files, and what their folders say."""
+        paths = expand(self.patterns, "parquet")
+        if self.options.get("hive_partitioning") is False:
+            return paths, NO_PARTITIONS
+        return paths, partitions_of(paths, self.options.get("hive_types_autocast", True))
 
     def statistics(self) -> Statistics:
         footers = [self._file(path).footer.metadata for path in self.paths]
@@ -182,7 +186,9 @@ class ParquetSource:
                 arrays = [self._column(found, file, positions, name, rows) for name in columns]
                 yield batch_of(arrays, columns, rows)
 
-    def _arrays(self, file: _File, split: Split, positions: list[int]) -> Iterator[tuple[int, dict[int, pa.Array]]]:
+    def _arrays(
+        self, file: ParquetFile, split: Split, positions: list[int]
+    ) -> Iterator[tuple[int, dict[int, pa.Array]]]:
         """Batches of a row group as (rows, array of each column by position): some columns by our decoder, the others
         by pyarrow, whose batches then determine the rows of each batch."""
         ours: dict[int, ChunkReader] = {}
@@ -226,8 +232,10 @@ class ParquetSource:
             else kind.to_arrow()
         )
 
-    def _chunk_reader(self, file: _File, split: Split, position: int) -> ChunkReader | None:
+    def _chunk_reader(self, file: ParquetFile, split: Split, position: int) -> ChunkReader | None:
         """Our reader of a column of a row group; None if pyarrow reads it."""
+        if remote.is_remote(split.file):
+            return None  # our decoder reads by descriptor
         form, chunk = file.form(position), file.footer.chunks[split.detail][position]
         if form is None or not is_ours(chunk):
             return None
@@ -244,7 +252,7 @@ class ParquetSource:
             )
         return None
 
-    def _whole_column(self, file: _File, split: Split, position: int) -> pa.ChunkedArray:
+    def _whole_column(self, file: ParquetFile, split: Split, position: int) -> pa.ChunkedArray:
         """A column of a row group that pyarrow reads."""
         column = (
             self._reader(file)
@@ -260,7 +268,9 @@ class ParquetSource:
             _check_values(array, file.types[position])
         return column
 
-    def _batches(self, file: _File, split: Split, positions: list[int], most: int) -> Iterator[pa.RecordBatch | None]:
+    def _batches(
+        self, file: ParquetFile, split: Split, positions: list[int], most: int
+    ) -> Iterator[pa.RecordBatch | None]:
         """The batches of the columns that pyarrow reads; None for each batch if it reads nothing."""
         if positions:
             names = [file.footer.schema.field(i).name for i in positions]
@@ -273,9 +283,8 @@ class ParquetSource:
         return {"kind": "parquet", "paths": list(self.patterns), "options": dict(self.options)}
 
     def _schema(self) -> Schema:
-        union = self.options.get("union_by_name", False)
         found: dict[str, Field] = {}
-        for path in self.paths if union else self.paths[:1]:
+        for path in self.paths if self.may_lack_columns else self.paths[:1]:
             file = self._file(path)
             for name, kind in zip(file.names, file.types, strict=True):
                 known = found.get(name.lower())
@@ -304,11 +313,14 @@ class ParquetSource:
         }
         return type(self.partitions)(types, values)
 
-    def _file(self, path: str) -> _File:
+    def _file(self, path: str) -> ParquetFile:
         with self._lock:
             if path not in self._files:
-                self._files[path] = _File(read_footer(path))
+                self._files[path] = self._read_file(path)
             return self._files[path]
+
+    def _read_file(self, path: str) -> ParquetFile:
+        return ParquetFile(read_footer(path))
 
     def _check_columns(self, path: str, columns: tuple[str, ...]) -> None:
         """Refuse a file that lacks a needed column, or has it in a type that cannot be cast, before anything is
@@ -319,7 +331,7 @@ class ParquetSource:
                 continue
             position = file.index.get(name.lower())
             if position is None:
-                if not self.options.get("union_by_name", False):
+                if not self.may_lack_columns:
                     raise SourceError(
                         f"{path}: column {name}, which is in {first}, is missing here",
                         hint="union_by_name => true reads missing columns as NULL",
@@ -330,7 +342,7 @@ class ParquetSource:
                 )
 
     def _column(
-        self, found: dict[int, pa.Array], file: _File, positions: dict[str, int], name: str, rows: int
+        self, found: dict[int, pa.Array], file: ParquetFile, positions: dict[str, int], name: str, rows: int
     ) -> pa.Array:
         kind, path = self.schema[name].type, file.footer.path
         if name not in positions:
@@ -396,7 +408,7 @@ class ParquetSource:
             parts.append(Bounds(value, value, rows if value is None else 0, rows))
         return fold(parts, self.schema[name].type)
 
-    def _descriptor(self, file: _File) -> int:
+    def _descriptor(self, file: ParquetFile) -> int:
         """This thread's open descriptor of a file. The footer is not read again, so the file must not change."""
         files: dict[str, FileIO] = self._local.__dict__.setdefault("files", {})
         path = file.footer.path
@@ -409,21 +421,23 @@ class ParquetSource:
             raise SourceError(f"{path}: the file has changed since it was opened")
         return descriptor
 
-    def _reader(self, file: _File) -> pq.ParquetFile:
+    def _reader(self, file: ParquetFile) -> pq.ParquetFile:
         """This thread's open reader of a file, for columns that pyarrow reads."""
         readers: dict[str, pq.ParquetFile] = self._local.__dict__.setdefault("readers", {})
         path = file.footer.path
         if path not in readers:
             while len(readers) >= OPEN_FILES:
                 readers.pop(next(iter(readers))).close(force=True)
-            stream = pa.OSFile(stored_path(path), "rb")
+            stream, elsewhere = open_stored(path), remote.is_remote(path)
+            if elsewhere and stream.size() != file.footer.size:
+                raise SourceError(f"{path}: the file has changed since it was opened")
             import pyarrow.parquet as pq
 
             readers[path] = pq.ParquetFile(
                 stream,
                 metadata=file.footer.metadata,
                 read_dictionary=[file.footer.schema.field(i).name for i in file.dictionaries],
-                pre_buffer=False,
+                pre_buffer=elsewhere,
                 page_checksum_verification=True,
                 arrow_extensions_enabled=False,
             )

@@ -9,6 +9,7 @@ from functools import partial
 
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Pipe, Shape, Way, relies_on_hashes
 from tsql.backends.local.lower.local_step import LocalStep, described, host_pipes, runs
+from tsql.backends.local.run.arranging import SAMPLED_ROWS, boundaries, sampled, shard_of
 from tsql.backends.local.run.constants import row_count
 from tsql.backends.local.run.dataset import BlockData, ChunkData, GroupData, Part, SourceData, end_chunks
 from tsql.backends.local.run.flow import Flow, one_copy
@@ -23,7 +24,7 @@ from tsql.kernels.expr.types import BIGINT, INTEGER
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.multicast import Multicast as MulticastSink
 from tsql.kernels.operators.partition import Partition
-from tsql.planner.physical.movement import Broadcast, Gather, Multicast, Redistribute, Rekey, Reshard
+from tsql.planner.physical.movement import Arrange, Broadcast, Gather, Multicast, Redistribute, Rekey, Reshard
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.join import HashJoin
@@ -249,6 +250,31 @@ class MulticastStep(SendingStep):
             return MulticastSink(columns, to, shards, keeps_order, expected, most)
 
         return self.send(step, replace(flow, schema=step.schema), shards, sink)
+
+
+@runs(Arrange)
+class ArrangeStep(SendingStep):
+    """Sends rows to shards by ranges of their keys."""
+
+    @classmethod
+    def lower(cls, step: Arrange, inputs: tuple[Node, ...], about: Lowering) -> Shape:
+        collects = () if inputs[0].is_in_columns else (Pipe("collect", described(step)),)
+        return Shape(source=f"rows of {step.name}", pipes=(*collects, Pipe("", described(step))))
+
+    def flow(self, node: Node) -> Flow:
+        x, step = self.x, node.step
+        shards = step.shards or x.graph.shards
+        flow = x.rows.collected(step, one_copy(x.flow(node.inputs[0])))
+        names = list(flow.schema.names)
+        places = [names.index(key.expr.name) for key in step.keys]
+        chunks = [chunk for one in flow.data.chunks for chunk in one]
+        sample = sampled(chunks, places, [key.expr.type for key in step.keys], SAMPLED_ROWS * shards)
+        to = (shard_of(step.keys, boundaries(sample, step.keys, shards)),)
+
+        def sink(columns: tuple[OutputColumn, ...], expected: int | None, most: int) -> Partition:
+            return MulticastSink(columns, to, shards, True, expected, most)
+
+        return self.send(step, flow, shards, sink)
 
 
 def is_built(step: Broadcast, user: Step) -> bool:

@@ -11,6 +11,7 @@ from tsql.backends.local.run.dataset import TopData
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.spill.sorts import Sorts, sort_pipes
 from tsql.kernels.expr.nodes import Column, SortKey
+from tsql.kernels.operators.collect import columns_of
 from tsql.kernels.operators.top import LARGEST, Top
 from tsql.planner.physical.movement import Gather
 from tsql.planner.physical.operators.sort import Sort
@@ -46,7 +47,18 @@ class SortStep(LocalStep[Sort]):
                 flow = replace(flow, data=flow.data.again())
         if step.phase == "partial":
             return flow
+        if step.is_arranged and flow.data.shards > 1:
+            return self._shards(step, flow, keys)
         return x.part(Sorts).sorted(step, flow, keys, step.schema, limit)
+
+    def _shards(self, step: Sort, flow: Flow, keys: tuple[SortKey, ...]) -> Flow:
+        """Each shard in order. The shards of arranged rows follow each other."""
+        x, columns, lists = self.x, columns_of(step.schema), []
+        for chunks in x.rows.collected(step, flow).data.chunks:
+            one = x.rows.chunk_flow(columns, [chunks], flow)
+            ordered = x.rows.collected(step, x.part(Sorts).sorted(step, one, keys, step.schema))
+            lists.append([c for found in ordered.data.chunks for c in found])
+        return x.rows.chunk_flow(columns, lists, Flow(flow.data, step.schema))
 
     def _top(self, node: Node, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
         """The first rows of each shard, by heaps. They are unordered."""

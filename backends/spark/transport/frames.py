@@ -16,6 +16,7 @@ from tsql.backends.spark.frame import spark_schema
 from tsql.backends.spark.task import Task
 from tsql.backends.spark.transport.transport import Rows, TaskWork, Transport
 from tsql.backends.spark.wire import WIRE, Row, wire_batch, wire_rows, wire_table
+from tsql.kernels.expr.nodes import Column, SortKey
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.step import PhysicalPlan
 
@@ -105,6 +106,22 @@ class FrameTransport(Transport):
     def placed(self, inputs: list[Computed], shards: int) -> Read:
         frame = reduce(lambda left, right: left.unionAll(right), [rows.frame for rows in inputs])
         return Read(frame.repartitionById(shards, "shard"), shards)
+
+    def arranged(self, rows: Rows, work: TaskWork, plan: PhysicalPlan, keys: tuple[SortKey, ...], shards: int) -> Read:
+        from pyspark.sql import functions as F
+
+        frame = self.result(rows, work, plan)
+        names = dict(zip(plan.columns, frame.columns, strict=True))
+        columns = []
+        for key in keys:
+            assert isinstance(key.expr, Column)
+            order = f"{'desc' if key.descending else 'asc'}_nulls_{'first' if key.nulls_first else 'last'}"
+            columns.append(getattr(F, order)(F.col(f"`{names[key.expr.name].replace('`', '``')}`")))
+        return Read(frame.repartitionByRange(shards, *columns), shards, of_user=True)
+
+    def together(self, several: list[Computed]) -> Computed:
+        frame = reduce(lambda left, right: left.unionAll(right), [rows.frame for rows in several])
+        return Computed(frame, sum(self.partitions(rows) for rows in several))
 
     def partitions(self, rows: Computed) -> int:
         return max(1, rows.partitions)

@@ -101,6 +101,14 @@ class Computed:
         return self.context._jvm.PythonRDD(self.rows.jrdd.rdd(), function, False, False).asJavaRDD()
 
 
+@dataclass
+class Together:
+    """The rows of several stages in one RDD."""
+
+    plain: Any
+    partitions: int
+
+
 def run_partition(part: str, given: dict[int, list[Row]], shared: dict[str, Any], number: int, items: Any) -> Any:
     """The function of a task."""
     task = Task(part, number, given.get(number, []), shared, _cpus())
@@ -160,13 +168,20 @@ class RddTransport(Transport):
             pairs = [self.context._jsc.union(array)]
         return Read(self.context._jvm.PythonRDD.valueOfPair(pairs[0]), RowSerializer(), shards)
 
-    def partitions(self, rows: Computed) -> int:
+    def together(self, several: list[Computed]) -> Together:
+        gateway = self.context._gateway
+        array = gateway.new_array(gateway.jvm.org.apache.spark.api.java.JavaRDD, len(several))
+        for number, rows in enumerate(several):
+            array[number] = rows.plain
+        return Together(self.context._jsc.union(array), sum(rows.partitions for rows in several))
+
+    def partitions(self, rows: Computed | Together) -> int:
         return rows.partitions
 
     def share(self, blobs: list[Any]) -> Any:
         return self.context.broadcast(blobs)
 
-    def collect(self, rows: Computed, partitions: list[int], group: str) -> Iterator[Row]:
+    def collect(self, rows: Computed | Together, partitions: list[int], group: str) -> Iterator[Row]:
         # Without the interrupt, a task would continue in its Python worker and keep its core busy.
         self.context.setJobGroup(group, "tsql", interruptOnCancel=True)
         sockets = self.context._jvm.PythonRDD.runJob(self.context._jsc.sc(), rows.plain, partitions)

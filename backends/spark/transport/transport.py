@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tsql.backends.spark.wire import Row
+from tsql.kernels.expr.nodes import SortKey
 from tsql.kernels.process.quick_dataclass import dataclass
+from tsql.planner.physical.step import PhysicalPlan
 
 Rows = Any
 Given = dict[int, list[Row]]
@@ -60,6 +62,15 @@ class Transport(ABC):
     @abstractmethod
     def placed(self, inputs: list[Rows], shards: int) -> Rows:
         """The rows of all inputs, each in the partition of its shard."""
+        ...
+
+    def arranged(self, rows: Rows, work: TaskWork, plan: PhysicalPlan, keys: tuple[SortKey, ...], shards: int) -> Rows:
+        """The rows of a plan as a DataFrame that Spark places by ranges of keys. For lazy stages only."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def together(self, several: list[Rows]) -> Rows:
+        """The rows of several stages: the partitions of the first, then those of the second, and so on."""
         ...
 
     @abstractmethod

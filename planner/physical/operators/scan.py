@@ -70,7 +70,8 @@ class Scan(Step):
         return cost.UNKNOWN_ROWS if known is None else float(known)
 
     def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
-        return machine.work(rows * width(self.schema) * machine.costs.scan_byte_ns, properties.shards)
+        each = machine.costs.scan_byte_ns * (cost.DECODING if machine.is_cluster else 1.0)
+        return machine.work(rows * width(self.schema) * each, properties.shards)
 
     def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
         return logical.Scan(self.table, self.source, self.columns)
@@ -170,3 +171,9 @@ def with_filled(root: Step) -> Step:
         return replace(step, filled=tuple(c for c in step.columns if is_filled(step.source, c)))
 
     return rebuild(root, name_filled)
+
+
+def source_notes(root: Step) -> tuple[str, ...]:
+    """What sources tell about the way in which they are read, each once."""
+    sources = [step.source for step in root.walk() if isinstance(step, Scan)]
+    return tuple(dict.fromkeys(source.note for source in sources if getattr(source, "note", None)))

@@ -1,4 +1,5 @@
-"""sort: rows in order, on one shard. With `limit`, every shard keeps only the first rows, without a full sort."""
+"""sort: rows in order, on one shard, or shard by shard if they are arranged by the same keys. With `limit`, every shard
+keeps only the first rows, without a full sort."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from tsql.kernels.expr.nodes import Expr, SortKey
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, row_count, width
+from tsql.planner.physical.movement import Arrange
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
 
@@ -30,12 +32,22 @@ class Sort(Step):
     def suggested_name(self) -> str:
         return "top" if self.limit is not None else "sorted"
 
+    @property
+    def is_arranged(self) -> bool:
+        """Whether its rows are in shards by ranges of the same keys, so that each shard is sorted by itself."""
+        (below,) = self.inputs
+        return isinstance(below, Arrange) and below.keys == self.keys and self.limit is None
+
     def requires(self) -> tuple[Requirement, ...]:
-        return (ONCE if self.phase == "partial" else SINGLE,)
+        return (ONCE if self.phase == "partial" or self.is_arranged else SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         # The first rows of each shard come out of a heap, in no order.
-        return replace(given[0], order=()) if self.phase == "partial" else replace(given[0], shards=1, order=self.keys)
+        if self.phase == "partial":
+            return replace(given[0], order=())
+        if self.is_arranged:
+            return replace(given[0], order=self.keys, in_sequence=True)
+        return replace(given[0], shards=1, order=self.keys)
 
     def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
         return self.used(*wanted)

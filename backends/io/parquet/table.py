@@ -1,0 +1,92 @@
+"""The Parquet files of a table whose catalog or log says its columns, its files and their partition values.
+
+Spark's catalog (`backends/spark/table_files.py`), Delta and Iceberg make one. Its description is plain data, so tasks
+open it without the catalog. A column is found in a file by its stored name or by its field id; a file that lacks it has
+NULLs. Nothing is taken from the names of folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tsql.backends.io.files import Partitions
+from tsql.backends.io.parquet.footer import read_footer
+from tsql.backends.io.parquet.source import ParquetFile, ParquetSource
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import Type, parse_type
+
+OPTIONS = ("columns", "partitions", "values", "required")
+_FIELD_ID = b"PARQUET:field_id"
+
+
+def table_options(
+    columns: Sequence[tuple[str, Type, str | int]],
+    partitions: Sequence[str] = (),
+    values: Sequence[Sequence[Any]] = (),
+) -> dict[str, Any]:
+    """The options of a `TableSource`. columns: name, type, and the stored name or the field id. partitions: the columns
+    whose values are constant in a file; values: those of each file, in stored form."""
+    return {
+        "columns": [[name, str(kind), stored] for name, kind, stored in columns],
+        "partitions": list(partitions),
+        "values": [list(row) for row in values],
+    }
+
+
+class TableSource(ParquetSource):
+    """Reads the listed files as the columns of a table."""
+
+    note: str | None = None
+    """What `explain` tells about the way in which the table is read."""
+
+    def __init__(self, patterns: Sequence[str], options: dict[str, Any] | None = None):
+        stated = dict(options or {})
+        try:
+            self.columns = {str(name): (parse_type(kind), stored) for name, kind, stored in stated["columns"]}
+            self._required = {str(name) for name in stated.get("required", ())}
+            names, values = list(stated["partitions"]), list(stated["values"])
+            types = {name: self.columns[name][0] for name in names}
+            rows = [dict(zip(names, row, strict=True)) for row in values] if names else [{} for _ in patterns]
+            self._given = Partitions(types, dict(zip(patterns, rows, strict=True)))
+        except (KeyError, TypeError, ValueError):
+            raise SourceError("the files of a table are described in another way than they are read") from None
+        super().__init__(patterns, stated)
+        self.may_lack_columns = True
+
+    def _listed(self) -> tuple[tuple[str, ...], Partitions]:
+        return self.patterns, self._given
+
+    def _schema(self) -> Schema:
+        return Schema(tuple(Field(name, kind) for name, (kind, _) in self.columns.items()))
+
+    def _read_file(self, path: str) -> ParquetFile:
+        file = ParquetFile(read_footer(path))
+        ids = field_ids(file)
+        found = {}
+        for name, (_, stored) in self.columns.items():
+            place = ids.get(stored) if isinstance(stored, int) else file.index.get(stored.lower())
+            if place is not None:
+                found[name.lower()] = place
+            elif name in self._required:
+                raise SourceError(f"{path}: column {name}, whose value only the table's log has, is missing here")
+            elif isinstance(stored, int) and not ids and name not in self.partitions.types:
+                raise SourceError(
+                    f"{path}: the columns of this file have no field ids, by which the table finds them",
+                    hint="rewrite the files of the table, or read them with read_parquet",
+                )
+        file.index = found
+        return file
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "parquet_table", "paths": list(self.patterns), "options": dict(self.options)}
+
+
+def field_ids(file: ParquetFile) -> dict[int, int]:
+    """The place of each column of a file that has a field id."""
+    found = {}
+    for place, field in enumerate(file.footer.schema):
+        number = (field.metadata or {}).get(_FIELD_ID)
+        if number is not None:
+            found[int(number)] = place
+    return found
