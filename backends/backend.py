@@ -17,6 +17,7 @@ from tsql.backends.run import Run
 from tsql.kernels.expr.errors import CatalogError
 
 if TYPE_CHECKING:
+    from tsql.backends.sinks import Sinks
     from tsql.planner.physical.step import PhysicalPlan
 
 
@@ -68,6 +69,10 @@ class Backend(Protocol):
         """The result as a lazy Spark DataFrame, which runs the plan at each action, even after `run` is over. Other
         backends raise `not_on_spark`."""
         ...
+
+    def sinks(self) -> Sinks | None:
+        """What writes results from the tasks of a cluster; None if there is no cluster."""
+        return None
 
     def outer_names(self) -> OuterNames | None:
         """Tables that the backend knows by name, which queries find behind those of their session."""

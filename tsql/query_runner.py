@@ -10,14 +10,17 @@ import pyarrow as pa
 
 from tsql.backend_choice import check_backend, make_backend, target_of
 from tsql.backends import Backend, Run, Settings
+from tsql.backends.backend import not_on_spark
 from tsql.interrupt import Interruptible
 from tsql.kernels.expr.errors import TsqlError
+from tsql.kernels.expr.types import BIGINT
 from tsql.planner import PhysicalPlan, make_plan
 from tsql.prepared import Prepared
 from tsql.relation import Relation
 from tsql.running import AtWork, Running
 
 if TYPE_CHECKING:
+    from tsql.backends.sinks import Sinks
     from tsql.planner.logical import nodes as logical
 
 
@@ -86,6 +89,29 @@ class QueryRunner:
             # A DataFrame needs a plan for Spark. Without Spark, nothing is planned and no query has failed.
             frame=frame if self.target == "spark" else None,
             start_all=lambda run: self.backend.run_all(plan_for(run), run),
+            running=self.running,
+        )
+
+    def into(
+        self, prepared: Prepared, values: dict[str, Any], write: Callable[[Sinks, PhysicalPlan, Run], int]
+    ) -> Relation:
+        """The number of rows that the tasks of a cluster write at each run, as a relation."""
+        settings = replace(self.settings)
+
+        def start(run: Run) -> list[pa.RecordBatch]:
+            sinks = self.backend.sinks()
+            if sinks is None:
+                raise not_on_spark()
+            rows = write(sinks, self.plan(prepared, settings), run)
+            return [pa.record_batch([pa.array([rows], pa.int64())], ["Count"])]
+
+        return Relation(
+            ("Count",),
+            (BIGINT,),
+            start,
+            lambda: Run(settings=settings, parameters=values, timings_ms=dict(prepared.timings_ms)),
+            describe_plan=lambda level: self.explain(prepared, values, level),
+            relocate=lambda error: self._failed(prepared, error),
             running=self.running,
         )
 

@@ -55,6 +55,7 @@ class Session:
         self.catalog.variables = partial(python_scan.find, self._queries)
         if self._queries.target == "spark":
             self.catalog.outer = lambda: self.backend.outer_names()
+            self.catalog.sinks = lambda: self.backend.sinks()
         self._scripts = ScriptRunner(self)
         self._plans = self._scripts.plans
 

@@ -73,8 +73,26 @@ def whole_folder(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Path
         elif overwrite:
             shutil.copymode(target, partial)
             _exchange(partial, target)
-        else:
+        elif any(target.iterdir()) or not _takes_place(partial, target):
             _move_files(partial, target)
+
+
+@contextmanager
+def shared_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder beside `path` that other processes write into for a while. It is gone at the end. They may still be
+    writing: their paths lead nowhere then, so nothing new appears."""
+    if descriptor_of(path) is not None:
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    target = real_path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _beside(target, _new_folder) as (partial, _):
+        try:
+            yield partial
+        finally:
+            away = target.with_name(f".{_stem(target)}.{secrets.token_hex(4)}.partial")
+            with suppress(OSError):
+                os.rename(partial, away)
+                _remove(away)
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:
@@ -164,6 +182,18 @@ def _take_over(descriptor: int, target: Path) -> None:
             with suppress(PermissionError):
                 os.fchown(descriptor, -1, known.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(known.st_mode))
+
+
+def _takes_place(new: Path, empty: Path) -> bool:
+    """Put a folder in the place of an empty one, in one step; False if the system cannot."""
+    shutil.copymode(empty, new)
+    try:
+        os.replace(new, empty)
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EINVAL):  # a mount
+            raise
+        return False
+    return True
 
 
 def _exchange(new: Path, old: Path) -> None:

@@ -57,8 +57,8 @@ def write(
     parquet."""
     if kind not in WRITERS:
         raise SourceError(f"unknown format {kind}", hint=f"formats are {', '.join(WRITERS)}")
-    schema = _distinct(schema if isinstance(schema, pa.Schema) else schema.to_arrow())
-    counted = _Counted(batches, schema)
+    schema = distinct_names(schema if isinstance(schema, pa.Schema) else schema.to_arrow())
+    counted = Counted(batches, schema)
     if not isinstance(target, str | os.PathLike):
         WRITERS[kind](counted, schema, target, options)
         return counted.rows
@@ -88,12 +88,12 @@ def _packing(path: Path, kind: str, options: WriteOptions) -> str | None:
     return None if options.compression in ("none", "uncompressed") else options.compression
 
 
-def _distinct(schema: pa.Schema) -> pa.Schema:
+def distinct_names(schema: pa.Schema) -> pa.Schema:
     """Column names made unique, as DuckDB's COPY does."""
     return pa.schema([field.with_name(name) for name, field in zip(unique_names(schema.names), schema, strict=True)])
 
 
-class _Counted:
+class Counted:
     """Batches cast to the schema, with a count of the rows that went by."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema):

@@ -14,10 +14,10 @@ from tsql.backends.local.kernel_store import KernelStore
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.names import OuterNames
 from tsql.backends.run import Run
-from tsql.backends.spark.arranged import lazily_sorted
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import rows_asked
+from tsql.backends.spark.sinks import SparkSinks, frame_of
 from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.start import start
 from tsql.backends.spark.transport.transport import Transport
@@ -102,11 +102,11 @@ class SparkBackend(Backend):
 
     def frame(self, plan: PhysicalPlan, run: Run) -> Any:
         """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
-        from tsql.backends.spark.transport.frames import FrameTransport
+        return frame_of(self.spark, plan, run)
 
-        transport = FrameTransport(self.spark)
-        stages = Stages(transport, Cut(lazily_sorted(plan)), run, Jobs(transport, run), lazy=True)
-        return transport.result(*stages.frame(), plan)
+    def sinks(self) -> SparkSinks:
+        """What writes results from tasks."""
+        return SparkSinks(self.spark, self.transport)
 
     def outer_names(self) -> OuterNames | None:
         """The tables and views of the Spark session. (A stand-in for a session may have none.)"""

@@ -32,4 +32,6 @@ def _reason(text: str) -> str:
                 and ":" in line
             ):
                 return line
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling") and lines[1].startswith(": "):
+        return lines[1].partition(": ")[2].partition(": ")[2] or lines[1]
     return lines[0] if lines else "no reason given"

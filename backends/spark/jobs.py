@@ -46,8 +46,12 @@ class Jobs:
 
     def written(self, several: list[Rows], shards: int) -> int | None:
         """The bytes that stages send to so many shards: runs them."""
+        return self.act(partial(self.transport.written, several, shards, self.group))
+
+    def act(self, work: Callable[[], Any]) -> Any:
+        """What an action gives that sets the job group by itself."""
         self.run.check()
-        return self._wait(_Action(partial(self.transport.written, several, shards, self.group)))
+        return self._wait(_Action(work))
 
     def _rows(self, rows: Rows, partitions: list[int]) -> list[Row]:
         return list(self.transport.collect(rows, partitions, self.group))

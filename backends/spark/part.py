@@ -65,6 +65,9 @@ class StagePart:
     output: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     """(columns, names) of the result, if rows are sent as columns of the result and not as the kernels' own."""
 
+    sink: dict[str, Any] | None = None
+    """The folder that tasks write the result to (`FolderTarget.describe`), in place of sending it."""
+
     most: int | None = None
     """No task sends more rows than this: a LIMIT above needs no more."""
 

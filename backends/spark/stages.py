@@ -107,6 +107,11 @@ class Stages:
         plan = self.cut.plan
         return self._stage(self._last(), None, 1, output=(plan.columns, plan.names), most=most)
 
+    def written(self, sink: dict[str, Any]) -> Rows:
+        """What the tasks of the last stage have written (`folders.Written`). What follows `gather` is one task."""
+        plan = self.cut.plan
+        return self._stage(self._last(), None, 1, output=(plan.columns, plan.names), sink=sink)
+
     def frame(self) -> tuple[Rows, TaskWork]:
         """What the last stage of a DataFrame reads, and its work."""
         plan = self.cut.plan

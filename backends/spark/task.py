@@ -11,12 +11,14 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
 from tsql.backends import Run, Settings
 from tsql.backends.io import Split
+from tsql.backends.io.folders import write_part
 from tsql.backends.io.normalize import normalize
 from tsql.backends.local.run.arranging import sampled
 from tsql.backends.local.run.dataset import ChunkData, Dataset
@@ -267,6 +269,10 @@ class Task:
 
     def _result(self, shard: int, execution: Execution, plan: PhysicalPlan) -> Iterator[Row]:
         place = shard << 32
+        if self.part.sink is not None:
+            for file in write_part(self.part.sink, shard, execution.batches(plan)):
+                yield 0, self.part.top, place, json.dumps(asdict(file)).encode()
+            return
         if self._is_frame:
             for batch in execution.batches(plan):
                 yield shard, None, place, for_spark(batch)

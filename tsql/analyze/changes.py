@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from tsql.analyze import kinds as statements
 from tsql.analyze.names.qualified import check_qualified
+from tsql.analyze.outer_tables import insert_outer, saved_parts
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.scope import TARGET, AnalyzedRelation, Names
 from tsql.analyze.select import project
@@ -137,8 +138,11 @@ def with_clause(outer: exp.Expr, query: exp.Expr) -> exp.Expr:
     return query
 
 
-def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert:
+def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert | statements.SaveTable:
     """INSERT INTO table [(columns)] [BY NAME] VALUES | query | DEFAULT VALUES [ON CONFLICT ..] [RETURNING ..]."""
+    outer = saved_parts(analyzer, _table_of(node.this))
+    if outer is not None:
+        return insert_outer(analyzer, node, outer, with_clause(node, node.expression))
     name, table = find_table(analyzer, node.this, "INSERT")
     definition = table.definition
     targets = _targets(node, definition, name)

@@ -12,6 +12,7 @@ from tsql.analyze import kinds as statements
 from tsql.analyze.changes import Overlay, empty_like, find_column, find_table, insert
 from tsql.analyze.files import constant, source_for
 from tsql.analyze.names.qualified import WithoutVariables, check_qualified
+from tsql.analyze.outer_tables import create_outer, saved_parts
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.time.streams import create_external, main_name, period_of, with_period
 from tsql.catalog.definition import ColumnDefinition, Key, Macro, Table, TableDefinition, View
@@ -40,12 +41,19 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     table = target.this if isinstance(target, exp.Schema) else target
     if kind not in ("TABLE", "VIEW") or not isinstance(table, exp.Table):
         raise analyzer.error(f"CREATE {kind or '..'} is not supported", node)
-    name = main_name(analyzer, table)
     temporary, with_data, options = _properties(analyzer, node, kind)
+    outer = saved_parts(analyzer, table) if kind == "TABLE" else None
+    name = main_name(analyzer, table) if outer is None else table.name
     periods = [part for part in columns if isinstance(part, Period)]
     replaces, exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
     if replaces and exists:
         raise analyzer.error("CREATE takes OR REPLACE or IF NOT EXISTS, not both", table)
+    if outer is not None:
+        if query is None or temporary or periods or not with_data:
+            raise analyzer.error("a table in a catalog of Spark is made with CREATE TABLE .. AS and a query", table)
+        found = analyzer.query(query, analyzer.parsed.text_after(TokenType.ALIAS))
+        found = _renamed(analyzer, found, columns) if columns else found
+        return create_outer(analyzer, outer, found, options, replaces, exists)
     if options is not None:
         if query is not None:
             raise analyzer.error("CREATE TABLE reads files WITH (..) or stores the rows of a query, not both", options)
@@ -248,7 +256,7 @@ def _check(analyzer: Analyzer, definition: TableDefinition, node: exp.Expr) -> s
     return text
 
 
-def drop(analyzer: Analyzer, node: exp.Drop) -> statements.Drop:
+def drop(analyzer: Analyzer, node: exp.Drop) -> statements.Drop | statements.DropSaved:
     kind = (node.args.get("kind") or "").lower()
     kind = "macro" if kind == "function" else kind
     if kind not in ("table", "view", "macro", "stream"):
@@ -256,6 +264,12 @@ def drop(analyzer: Analyzer, node: exp.Drop) -> statements.Drop:
     tables = node.args.get("tables") or []
     if not tables:
         raise analyzer.error(f"DROP {kind.upper()} needs a name", node)
+    outer = [saved_parts(analyzer, table) for table in tables] if kind == "table" else []
+    saved = tuple(parts for parts in outer if parts is not None)
+    if saved:
+        if len(saved) < len(tables):
+            raise analyzer.error("DROP TABLE takes tables of the session, or tables of Spark, not both", node)
+        return statements.DropSaved(saved, bool(node.args.get("exists")))
     for table in tables:
         if isinstance(table, exp.Table):
             check_qualified(analyzer.catalog, table, analyzer.error)
@@ -456,7 +470,7 @@ def _change_type(
     return statements.Alter(name, None, definition.with_column(column.name, changed), tuple(columns))
 
 
-def copy(analyzer: Analyzer, node: exp.Copy) -> statements.CopyTo | statements.Insert:
+def copy(analyzer: Analyzer, node: exp.Copy) -> statements.CopyTo | statements.Insert | statements.SaveTable:
     """COPY .. TO a file; COPY .. FROM a file is an INSERT from it."""
     files = node.args.get("files") or []
     if len(files) != 1 or not isinstance(files[0], exp.Literal):
@@ -492,7 +506,9 @@ def _option(node: exp.Expr | None, analyzer: Analyzer) -> Any:
     return constant(node, analyzer.parsed.source)
 
 
-def _copy_from(analyzer: Analyzer, node: exp.Copy, file: exp.Expr, options: dict[str, Any]) -> statements.Insert:
+def _copy_from(
+    analyzer: Analyzer, node: exp.Copy, file: exp.Expr, options: dict[str, Any]
+) -> statements.Insert | statements.SaveTable:
     """INSERT INTO table FROM read_x('path', ..): text files are read with the types of the table."""
     name, table = find_table(analyzer, node.this, "COPY")
     names = (

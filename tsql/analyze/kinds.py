@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from tsql.backends.sinks import TableTarget
     from tsql.catalog.definition import Key, Macro, TableDefinition
     from tsql.catalog.external import External
     from tsql.kernels.expr.nodes import Expr
@@ -173,6 +174,25 @@ class CopyTo:
 
 
 @dataclass(frozen=True)
+class SaveTable:
+    """CREATE TABLE .. AS and INSERT of a table in the catalogs of the cluster."""
+
+    position: int | None = field(default=None, compare=False, kw_only=True)
+    target: TableTarget
+    query: Query
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropSaved:
+    """DROP TABLE of tables in the catalogs of the cluster."""
+
+    position: int | None = field(default=None, compare=False, kw_only=True)
+    tables: tuple[tuple[str, ...], ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
 class TransactionStep:
     """BEGIN, COMMIT, ROLLBACK or CHECKPOINT, in lower case."""
 
@@ -281,6 +301,8 @@ Statement = (
     | Explain
     | Change
     | CopyTo
+    | SaveTable
+    | DropSaved
     | CompilePlan
     | ExecutePlan
     | Prepare

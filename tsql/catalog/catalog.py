@@ -25,6 +25,7 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.backends.io.csv.rejects import CsvRejects, RejectTables
+    from tsql.backends.sinks import Sinks
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ class Catalog:
         self.database = "memory"
         self.run_plan: Callable[[Any], Any] | None = None
         """Runs a logical plan in the session and returns an Arrow table."""
+        self.sinks: Callable[[], Sinks | None] = lambda: None
+        """What the cluster of the session writes."""
         self.outer: Callable[[], OuterNames | None] = lambda: None
         """Tables that the backend knows: they are found behind those of the catalog."""
         self.variables: Callable[[str], FoundTable | None] = lambda name: None

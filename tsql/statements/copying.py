@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.backends.io.files import folder_name
+from tsql.backends.io.folders import FolderTarget, partition_folders
 from tsql.backends.io.kinds import ALIASES
 from tsql.backends.io.options import check_marks
 from tsql.backends.io.value_text import texts
@@ -40,28 +40,86 @@ _COMPRESSIONS = {
     "parquet": ("snappy", "zstd", "gzip", "lz4", "brotli", "uncompressed", "none"),
     "text": ("gzip", "zstd", "none", "auto", "uncompressed"),
 }
-_LONGEST_NAME, _LONGEST_PATH = 255, 4000
-"""The maximum bytes of a folder's name and of a path, with room for file names: the limits of Linux and macOS."""
+_FOLDER = ("partition_by", "write_partition_columns", "overwrite", "overwrite_or_ignore", "append")
+_PER_TASK = ("per_thread_output", "per_task")
+"""Options of folders that tasks write."""
 
 
 def copy_to(relation: Relation, path: str, options: Mapping[str, Any], places: Mapping[str, int] | None = None) -> int:
     """Write the result; returns the number of rows. `places` says where the options stand in the text, for errors."""
     places = places or {}
-    with _at(places.get("format")):
-        kind = _kind(path, options)
-    given = {name.lower(): value for name, value in options.items() if name.lower() != "format"}
-    for name in given:
-        if name not in _KNOWN[kind]:
-            close = difflib.get_close_matches(name, _KNOWN[kind], 1)
-            hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(_KNOWN[kind]) or 'none'}"
-            raise SourceError(f'unrecognized option "{name}" for COPY TO {kind}', position=places.get(name), hint=hint)
-    with _at(places.get("force_quote")):
-        _check_columns(relation, "force_quote", given.get("force_quote"))
-    chosen = _write_options(kind, {name: value for name, value in given.items() if name in _WRITTEN}, places)
+    kind, given = _given(path, options, places)
+    chosen = _checked_options(relation, kind, given, places)
     if given.get("partition_by"):
         with _at(places.get("partition_by")):
             return _write_partitions(relation, path, given, chosen)
     return write(relation.batches(), relation.schema, kind, path, chosen)
+
+
+def is_folder(path: str, options: Mapping[str, Any], places: Mapping[str, int]) -> bool:
+    """Whether a target is a folder, which the tasks of a cluster write together."""
+    given = {name.lower(): value for name, value in options.items()}
+    for name in _PER_TASK:
+        if name in given:
+            with _at(places.get(name)):
+                given[name] = _flag(name, given[name])
+    return (
+        path.endswith("/")
+        or os.path.isdir(path)
+        or any(given.get(name) for name in ("partition_by", "append", *_PER_TASK))
+    )
+
+
+def of_one_file(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a target that is no folder: without those that say that it is none."""
+    return {name: value for name, value in options.items() if name.lower() not in _PER_TASK}
+
+
+def folder_target(relation: Relation, path: str, options: Mapping[str, Any], places: Mapping[str, int]) -> FolderTarget:
+    """The folder that COPY writes from tasks, once its options are known to be good."""
+    kind, given = _given(path, options, places, (*_FOLDER, *_PER_TASK))
+    chosen = _checked_options(relation, kind, given, places)
+    flags = {}
+    for name in ("overwrite", "overwrite_or_ignore", "append", "write_partition_columns"):
+        with _at(places.get(name)):
+            flags[name] = _flag(name, given.get(name, False))
+    modes = [name for name in ("overwrite", "overwrite_or_ignore", "append") if flags[name]]
+    if len(modes) > 1:
+        raise SourceError(f"COPY takes {modes[0]} or {modes[1]}, not both", position=places.get(modes[1]))
+    existing = {"overwrite_or_ignore": "replace"}.get(modes[0], modes[0]) if modes else "refuse"
+    by: tuple[int, ...] = ()
+    if given.get("partition_by"):
+        with _at(places.get("partition_by")):
+            names = partition_columns(relation, given["partition_by"])
+            by = tuple(relation.columns.index(name) for name in names)
+            if len(by) == len(relation.columns) and not flags["write_partition_columns"]:
+                raise _no_columns()
+    keeps = flags["write_partition_columns"]
+    return FolderTarget(path, kind, relation.schema, chosen, by, keeps, existing)
+
+
+def _given(
+    path: str, options: Mapping[str, Any], places: Mapping[str, int], more: tuple[str, ...] = ()
+) -> tuple[str, dict[str, Any]]:
+    """The format, and the other options of COPY. `more`: options that all formats have."""
+    with _at(places.get("format")):
+        kind = _kind(path, options)
+    given = {name.lower(): value for name, value in options.items() if name.lower() != "format"}
+    known = tuple(dict.fromkeys((*_KNOWN[kind], *more)))
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(known) or 'none'}"
+            raise SourceError(f'unrecognized option "{name}" for COPY TO {kind}', position=places.get(name), hint=hint)
+    return kind, given
+
+
+def _checked_options(
+    relation: Relation, kind: str, given: Mapping[str, Any], places: Mapping[str, int]
+) -> WriteOptions:
+    with _at(places.get("force_quote")):
+        _check_columns(relation, "force_quote", given.get("force_quote"))
+    return _write_options(kind, {name: value for name, value in given.items() if name in _WRITTEN}, places)
 
 
 @contextmanager
@@ -157,63 +215,46 @@ def _character(name: str, value: Any) -> str:
     return text
 
 
-def _write_partitions(relation: Relation, path: str, given: dict[str, Any], options: WriteOptions) -> int:
-    """Writes a folder per value, `key=value/data_0.parquet`, as Hive and DuckDB do; the whole result appears at
-    once."""
-    names = given["partition_by"] if isinstance(given["partition_by"], list) else [given["partition_by"]]
+def partition_columns(relation: Relation, given: Any) -> list[str]:
+    """The columns of PARTITION_BY as they are spelled."""
+    names = given if isinstance(given, list) else [given]
     by_name = {name.lower(): name for name in relation.columns}
     _check_columns(relation, "partition_by", names)
     columns = [by_name[str(name).lower()] for name in names]
     repeated = next((name for place, name in enumerate(columns) if name in columns[:place]), None)
     if repeated is not None:
         raise SourceError(f'partition_by: the column "{repeated}" is repeated')
+    return columns
+
+
+def _no_columns() -> SourceError:
+    return SourceError(
+        "partition_by: a file needs a column that is not part of the path", hint="write_partition_columns true"
+    )
+
+
+def _write_partitions(relation: Relation, path: str, given: dict[str, Any], options: WriteOptions) -> int:
+    """Writes a folder per value, `key=value/data_0.parquet`, as Hive and DuckDB do; the whole result appears at
+    once."""
+    columns = partition_columns(relation, given["partition_by"])
     target = Path(path)
     if target.is_dir() and any(target.iterdir()) and not (given.get("overwrite") or given.get("overwrite_or_ignore")):
         raise SourceError(f'Directory "{path}" is not empty! Enable OVERWRITE option to overwrite files')
     table = relation.arrow()
-    keep = bool(given.get("write_partition_columns"))
-    shown = pa.table(
-        [pa.chunked_array([texts(chunk) for chunk in table.column(c).chunks], pa.string()) for c in columns],
-        names=[f"#{c}" for c in columns],
-    )
-    data = table if keep else table.drop_columns(columns)
+    data = table if given.get("write_partition_columns") else table.drop_columns(columns)
     if not data.num_columns:
-        raise SourceError(
-            "partition_by: a file needs a column that is not part of the path", hint="write_partition_columns true"
-        )
-    groups = _groups(shown, columns, path)
+        raise _no_columns()
+    shown = [
+        pa.chunked_array([texts(chunk) for chunk in table.column(c).chunks], pa.string()).combine_chunks()
+        for c in columns
+    ]
+    groups = partition_folders(shown, columns, path)
     try:
         with whole_folder(path, bool(given.get("overwrite"))) as folder:
             for below, rows in groups:
                 (folder / below).mkdir(parents=True, exist_ok=True)
-                part = data.take(rows)
+                part = data.take(pa.array(rows))
                 write(part.to_batches(), part.schema, "parquet", folder / below / "data_0.parquet", options)
     except OSError as error:
         raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
     return table.num_rows
-
-
-def _groups(shown: pa.Table, columns: list[str], path: str) -> list[tuple[str, pa.Array]]:
-    """The folders to write, with the rows of each in order. Names that are too long are refused before anything is
-    written."""
-    numbered = shown.append_column("#row", pa.array(range(shown.num_rows), pa.int64()))
-    groups = numbered.group_by(shown.column_names).aggregate([("#row", "list")])
-    found = []
-    for row in groups.to_pylist():
-        names = [folder_name(column, row[f"#{column}"]) for column in columns]
-        for column, name in zip(columns, names, strict=True):
-            if len(name) > _LONGEST_NAME:
-                value = row[f"#{column}"] or ""
-                raise SourceError(
-                    f"partition_by: a value of column {column} is too long to be the name of a folder: "
-                    f"{value[:40]!r}.. takes {len(name)} bytes with the name of the column, and a name has "
-                    f"{_LONGEST_NAME} at most"
-                )
-        below = "/".join(names)
-        if len(os.fsencode(os.path.abspath(path))) + len(below) > _LONGEST_PATH:
-            raise SourceError(
-                f"partition_by: the values of a row make a path that is too long: {below[:80]}..",
-                hint="partition by fewer columns",
-            )
-        found.append((below, pa.array(sorted(row["#row_list"]))))
-    return found

@@ -10,16 +10,19 @@ import pyarrow as pa
 
 from tsql import settings as setting
 from tsql.analyze import kinds as statements
+from tsql.backends.backend import not_on_spark
 from tsql.backends.names import Use
+from tsql.backends.sinks import Sinks
 from tsql.catalog.catalog import Catalog, as_source
 from tsql.grammar.script import Piece
-from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.expr.errors import CatalogError, PlanError, TransactionError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.types import VARCHAR, Type
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.loaded import load_plan, save_plan
 from tsql.planner import PhysicalPlan
 from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.text import dotted
 from tsql.prepared import Prepared
 from tsql.relation import Relation, of_text
 from tsql.statements import changes, copying, introspect
@@ -160,10 +163,56 @@ def _summarize(context: StatementContext, statement: statements.Summarize) -> Re
 
 
 def _copy_to(context: StatementContext, statement: statements.CopyTo) -> Relation:
-    relation = context.relation(statement.query)
+    queries, relation, options = context.scripts.queries, context.relation(statement.query), statement.options
+    if queries.target == "spark":
+        if copying.is_folder(statement.path, options, statement.places):
+            target = copying.folder_target(relation, statement.path, options, statement.places)
+            prepared = context.prepared(statement.query)
+            return _ran(context, queries.into(prepared, context.values, lambda s, *run: s.write_folder(*run, target)))
+        options = copying.of_one_file(options)
     with context.scripts.session.watch(lambda: relation.progress):
-        rows = copying.copy_to(relation, statement.path, statement.options, statement.places)
+        rows = copying.copy_to(relation, statement.path, options, statement.places)
     return changes.counted(rows).tell(relation.notes)
+
+
+def _save_table(context: StatementContext, statement: statements.SaveTable) -> Relation:
+    target, sinks = statement.target, _sinks(context)
+    if target.mode == "create" and sinks.table_exists(target.parts):
+        if statement.if_not_exists:
+            return done()
+        hint = "use CREATE OR REPLACE, or IF NOT EXISTS"
+        raise CatalogError(f"Table with name {dotted(target.parts)} already exists", hint=hint)
+    prepared = context.prepared(statement.query)
+    return _ran(
+        context, context.scripts.queries.into(prepared, context.values, lambda s, *run: s.save_table(*run, target))
+    )
+
+
+def _drop_saved(context: StatementContext, statement: statements.DropSaved) -> Relation:
+    sinks = _sinks(context)
+    there = [parts for parts in statement.tables if sinks.table_exists(parts)]
+    missing = next((parts for parts in statement.tables if parts not in there), None)
+    if missing is not None and not statement.if_exists:
+        raise CatalogError(f"Table with name {dotted(missing)} does not exist")
+    for parts in there:
+        sinks.drop_table(parts)
+    return done()
+
+
+def _sinks(context: StatementContext) -> Sinks:
+    if context.scripts.session.transactions.is_open:
+        raise TransactionError("a change of a table of Spark cannot be part of a transaction: it cannot be taken back")
+    sinks = context.catalog.sinks()
+    if sinks is None:
+        raise not_on_spark()
+    return sinks
+
+
+def _ran(context: StatementContext, relation: Relation) -> Relation:
+    """The count of a statement whose rows the tasks of a cluster write."""
+    with context.scripts.session.watch(lambda: relation.progress):
+        (row,) = relation.fetchall()
+    return changes.counted(row[0]).tell(relation.notes)
 
 
 def _change(context: StatementContext, statement: Any) -> Relation:
@@ -197,6 +246,8 @@ PERFORM: dict[type, Callable[[StatementContext, Any], Relation]] = {
     statements.Describe: _describe,
     statements.Summarize: _summarize,
     statements.CopyTo: _copy_to,
+    statements.SaveTable: _save_table,
+    statements.DropSaved: _drop_saved,
     **dict.fromkeys(get_args(statements.Change), _change),
 }
 """The function that executes each kind of statement."""

@@ -1,0 +1,86 @@
+"""`SparkSinks`: results that the tasks of a cluster write by themselves. No rows pass through the driver."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tsql.backends import Run
+from tsql.backends.io.folders import FolderTarget, Written, cannot_write, commit
+from tsql.backends.io.whole_files import shared_folder
+from tsql.backends.sinks import TableTarget
+from tsql.backends.spark import tables
+from tsql.backends.spark.arranged import lazily_sorted
+from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.jobs import Jobs
+from tsql.backends.spark.stages import Stages
+from tsql.backends.spark.transport.frames import FrameTransport
+from tsql.backends.spark.transport.rdd import RddTransport
+from tsql.backends.spark.transport.transport import Transport
+from tsql.kernels.expr.schema import Schema
+from tsql.planner.physical.step import PhysicalPlan
+
+
+class SparkSinks:
+    """The sinks of one Spark session."""
+
+    def __init__(self, spark: Any, transport: Transport):
+        self.spark, self.transport = spark, transport
+        self.has_tables = not isinstance(spark, Transport)
+
+    def write_folder(self, plan: PhysicalPlan, run: Run, target: FolderTarget) -> int:
+        """Write a folder of files, all of them or none. Returns the number of rows."""
+        target.check()
+        try:
+            with shared_folder(target.path) as staged:
+                files = self._written(plan, run, target, str(staged))
+                run.check()
+                commit(target, staged, _short(staged.name), files)
+        except OSError as error:
+            raise cannot_write(target.path, error) from error
+        return sum(file.rows for file in files)
+
+    def _written(self, plan: PhysicalPlan, run: Run, target: FolderTarget, staged: str) -> list[Written]:
+        jobs = Jobs(self.transport, run)
+        stages = Stages(self.transport, Cut(plan), run, jobs)
+        try:
+            stages.collect_broadcasts(plan.root)
+            rows = jobs.collect(stages.written(target.describe(staged, _short(staged))))
+            return [Written(**json.loads(bytes(row[3]))) for row in rows]
+        finally:
+            stages.close()
+            jobs.tallies.tell(run)
+            run.done_rows = run.total_rows or run.done_rows
+
+    def table_exists(self, parts: tuple[str, ...]) -> bool:
+        return tables.exists(self.spark, parts)
+
+    def table_schema(self, parts: tuple[str, ...]) -> Schema | None:
+        return tables.schema_of(self.spark, parts)
+
+    def save_table(self, plan: PhysicalPlan, run: Run, target: TableTarget) -> int:
+        """Store the rows of a plan in a table, from a lazy DataFrame."""
+        jobs = Jobs(self.transport, run)
+        frame = frame_of(self.spark, plan, run)
+
+        def work() -> int:
+            if isinstance(self.transport, RddTransport):
+                self.transport.context.setJobGroup(jobs.group, "tsql", interruptOnCancel=True)
+            return tables.save(self.spark, frame, target)
+
+        return int(jobs.act(work))
+
+    def drop_table(self, parts: tuple[str, ...]) -> None:
+        tables.drop(self.spark, parts)
+
+
+def frame_of(spark: Any, plan: PhysicalPlan, run: Run) -> Any:
+    """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
+    transport = FrameTransport(spark)
+    stages = Stages(transport, Cut(lazily_sorted(plan)), run, Jobs(transport, run), lazy=True)
+    return transport.result(*stages.frame(), plan)
+
+
+def _short(staged: str) -> str:
+    """What tells the files of a run from those of others: the number in the name of its folder."""
+    return staged.rsplit(".", 2)[1]
