@@ -35,6 +35,7 @@ class Cut:
         check_rounds(plan, self.in_tasks)
         self.properties = task_properties(plan, self.in_tasks)
         check_scopes(plan, self.properties)
+        check_scopes(plan, self.properties_inside())
 
     def entries(self, top: Step, on_driver: bool = False) -> list[Step]:
         """The steps whose rows enter the part that ends with `top`. `top` is one of them if it computes nothing
@@ -47,7 +48,7 @@ class Cut:
             if id(step) in seen:
                 continue
             seen.add(id(step))
-            if self._enters(step, on_driver):
+            if self._enters(step, on_driver) or self._is_alone(step, top, on_driver):
                 found[id(step)] = step
             else:
                 stack.extend(reversed(step.inputs))
@@ -58,6 +59,27 @@ class Cut:
             return self.in_tasks[id(step)] or (isinstance(step, Gather) and self.in_tasks[id(step.inputs[0])])
         # The rounds of a recursion run where the recursion does.
         return isinstance(step, Scan) or crosses(step) or not (self.in_tasks[id(step)] or self.rounds[id(step)])
+
+    def properties_inside(self) -> dict[int, Properties]:
+        """Properties of the rows that one task has, in the shards of movement with scope=local. What enters a part is
+        in one shard of these, or for all of them if it is broadcast."""
+        found: dict[int, Properties] = {}
+        for step in self.plan.root.walk():
+            outside = self.properties[id(step)]
+            if not self._enters(step, on_driver=False):
+                found[id(step)] = step.provides(tuple(found[id(i)] for i in step.inputs), self.plan.shards)
+            elif outside.replicated:
+                found[id(step)] = Properties(self.plan.shards, replicated="local", key=outside.key)
+            else:
+                found[id(step)] = Properties(1, key=outside.key, order=outside.order)
+        return found
+
+    def _is_alone(self, step: Step, top: Step, on_driver: bool) -> bool:
+        """Whether a step has its rows in one shard, and the part has several. In each of them, it would count, cut and
+        sort what it finds there."""
+        if on_driver or not self.in_tasks[id(step)]:
+            return False
+        return self.properties[id(step)].shards == 1 and self.properties[id(top)].shards > 1
 
     def shards(self, step: Step) -> int:
         """The number of shards that the rows of an entry are spread over."""

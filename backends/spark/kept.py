@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 from typing import Any
 
+from tsql.backends import Settings
 from tsql.backends.io import Source
 from tsql.backends.io.open import from_description
 from tsql.backends.local.run.kernels import Kernels
@@ -42,8 +43,20 @@ class LoadedPart:
 
     plan: PhysicalPlan
     steps: dict[str, Step]
-    kernels: Kernels = field(default_factory=Kernels)
+    kernels: dict[tuple[Any, ...], Kernels] = field(default_factory=dict)
     ends: dict[tuple[str, int | None], Step] = field(default_factory=dict)
+
+    def kernels_for(self, settings: Settings) -> Kernels:
+        """The kernels for these settings. The size of chunks, and whether they may be left open, is a part of the code:
+        a task that spills cannot use the kernels of one that does not."""
+        key = (
+            settings.memory_limit,
+            settings.spill_after,
+            settings.threads,
+            settings.batch_rows,
+            settings.equal_hashes,
+        )
+        return self.kernels.setdefault(key, Kernels())
 
     def gathered(self, top: Step, most: int | None = None) -> Step:
         """The rows of a step in one shard, or the first of them. Kept, since graphs of pipelines are found by the

@@ -28,7 +28,7 @@ from tsql.backends.local.run.flow import Flow
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.jobs import Jobs
-from tsql.backends.spark.part import Entry, StagePart
+from tsql.backends.spark.part import Entry, StagePart, whole
 from tsql.backends.spark.splits import dealt, split_bytes, tasks_for
 from tsql.backends.spark.transport.transport import Given, Rows, TaskWork, Transport
 from tsql.backends.spark.wire import (
@@ -171,7 +171,7 @@ class Stages:
 
     def _inputs(self, steps: list[Step]) -> tuple[list[Entry], Rows, Given, dict[str, Any]]:
         """Entries of a part, the rows that are in partitions already, those of the driver, and those for all tasks."""
-        if len(steps) == 1 and isinstance(steps[0], Scan) and isinstance(steps[0].source, FrameSource):
+        if len(steps) == 1 and self._is_frame(steps[0]) and self.cut.shards(steps[0]) > 1:
             (scan,) = steps
             return [Entry(scan.name, "frame")], self.transport.frame(scan.source.select(scan.columns)), {}, {}
         scans = [step for step in steps if isinstance(step, Scan) and not isinstance(step.source, FrameSource)]
@@ -201,12 +201,15 @@ class Stages:
             return entries, self.transport.placed(moved, tasks), given, shared
         return entries, self.transport.given([given.get(task, []) for task in range(tasks)]), {}, shared
 
+    def _is_frame(self, step: Step) -> bool:
+        return isinstance(step, Scan) and isinstance(step.source, FrameSource)
+
     def _is_placed(self, step: Step) -> bool:
         """Whether the rows of an entry come out of other tasks."""
         if isinstance(step, Broadcast):
             return False
         if isinstance(step, Scan):
-            return isinstance(step.source, FrameSource)
+            return self._is_frame(step)
         return self.cut.in_tasks[id(step)] or self.lazy or self._depends_on_tasks(step)
 
     def _depends_on_tasks(self, step: Step) -> bool:
@@ -290,7 +293,7 @@ class Stages:
                 continue
             entry, splits = self._scanned(leaf)
             if splits is None:
-                shared[leaf.name] = self._shared(list(encode_batches(self._table_batches(leaf))))
+                shared[whole(leaf.name)] = self._shared(list(encode_batches(self._table_batches(leaf))))
                 below.append(entry)
             else:
                 below.append(Entry(**{**entry.__dict__, "splits": [_plain(split) for split in splits]}))
@@ -325,7 +328,7 @@ class Stages:
             stage=self.count,
             top=scan.name,
             movement=None,
-            targets=self.cut.plan.shards,
+            targets=self.cut.shards(scan),
             entries=[Entry(scan.name, "frame")],
             **self.common,
         )
@@ -336,18 +339,19 @@ class Stages:
     def _driven(self, step: Step) -> list[Any]:
         """The rows of a step that runs on the driver, as blobs."""
         if id(step) not in self.blobs:
-            self.blobs[id(step)] = list(encode_chunks(self.on_driver(step)))
+            self.blobs[id(step)] = self.on_driver(step)
         return self.blobs[id(step)]
 
     def on_driver(self, step: Step) -> list[Any]:
-        """The rows of a step that runs on the driver: rows of tasks that it needs are collected first."""
+        """The rows of a step that runs on the driver, as blobs: rows of tasks that it needs are collected first."""
         entries = self.cut.entries(step, on_driver=True)
         execution = Execution(self.run, None, inputs=self.collected(entries))
         try:
             with self.cut.plan.deep():
                 lists = execution.chunks(step, 1)
             execution.tell()
-            return [chunk for one in lists for chunk in one]
+            # Spilled rows are gone when the execution is closed.
+            return list(encode_chunks(chunk for one in lists for chunk in one))
         finally:
             execution.close(improves=False)
 
