@@ -33,7 +33,7 @@ class Cut:
             )
         self.rounds = loose_tables(plan.root)
         check_rounds(plan, self.in_tasks)
-        self.properties = task_properties(plan, self.in_tasks)
+        self.properties = task_properties(plan)
         check_scopes(plan, self.properties)
         check_scopes(plan, self.properties_inside())
 
@@ -57,8 +57,11 @@ class Cut:
     def _enters(self, step: Step, on_driver: bool) -> bool:
         if on_driver:
             return self.in_tasks[id(step)] or (isinstance(step, Gather) and self.in_tasks[id(step.inputs[0])])
-        # The rounds of a recursion run where the recursion does.
-        return isinstance(step, Scan) or crosses(step) or not (self.in_tasks[id(step)] or self.rounds[id(step)])
+        if isinstance(step, Scan) or crosses(step):
+            return True
+        # Rows of the driver are divided by scope=local in the task that gets them. The rounds of a recursion run where
+        # the recursion does.
+        return not (self.in_tasks[id(step)] or isinstance(step, Movement) or self.rounds[id(step)])
 
     def properties_inside(self) -> dict[int, Properties]:
         """Properties of the rows that one task has, in the shards of movement with scope=local. What enters a part is
@@ -107,13 +110,13 @@ def crosses(step: Step) -> bool:
     return isinstance(step, Movement) and step.scope == "global"
 
 
-def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, Properties]:
-    """Properties over all tasks. Movement with scope=local stays inside each task, so it places nothing. A broadcast
-    reaches every task of its stage, however few shards it names."""
+def task_properties(plan: PhysicalPlan) -> dict[int, Properties]:
+    """Properties over all tasks. Movement with scope=local stays inside each task, or on the driver, so it places
+    nothing. A broadcast reaches every task of its stage, however few shards it names."""
     found: dict[int, Properties] = {}
     for step in plan.root.walk():
         given = tuple(found[id(i)] for i in step.inputs)
-        if isinstance(step, Movement) and step.scope == "local" and in_tasks[id(step)]:
+        if isinstance(step, Movement) and step.scope == "local":
             found[id(step)] = replace(given[0], order=())
         else:
             found[id(step)] = step.provides(given, plan.shards)

@@ -46,10 +46,12 @@ class LoadedPart:
     kernels: dict[tuple[Any, ...], Kernels] = field(default_factory=dict)
     ends: dict[tuple[str, int | None], Step] = field(default_factory=dict)
 
-    def kernels_for(self, settings: Settings) -> Kernels:
-        """The kernels for these settings. The size of chunks, and whether they may be left open, is a part of the code:
-        a task that spills cannot use the kernels of one that does not."""
+    def kernels_for(self, end: tuple[Any, ...], settings: Settings) -> Kernels:
+        """The kernels of the part that ends so, for these settings. The size of chunks, and whether they may be left
+        open, is a part of the code: a task that spills cannot use the kernels of one that does not. A step in two parts
+        may have other users in each, and another number of shards."""
         key = (
+            end,
             settings.memory_limit,
             settings.spill_after,
             settings.threads,

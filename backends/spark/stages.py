@@ -25,7 +25,7 @@ from tsql.backends.local.run.dataset import ChunkData, Dataset, SourceData
 from tsql.backends.local.run.entry import chunk_columns, facts_of
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
-from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.cut import Cut, crosses
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.part import Entry, StagePart, whole
@@ -188,7 +188,7 @@ class Stages:
                 entries.append(entry)
                 for shard, row in self._scan_rows(step, splits, tasks):
                     given.setdefault(shard, []).append(row)
-            elif isinstance(step, Broadcast):
+            elif isinstance(step, Broadcast) and crosses(step):
                 entries.append(self._broadcast(step, tasks, moved, shared))
             elif self._is_placed(step):
                 entries.append(Entry(step.name, "chunks"))
@@ -206,7 +206,7 @@ class Stages:
 
     def _is_placed(self, step: Step) -> bool:
         """Whether the rows of an entry come out of other tasks."""
-        if isinstance(step, Broadcast):
+        if isinstance(step, Broadcast) and crosses(step):
             return False
         if isinstance(step, Scan):
             return self._is_frame(step)

@@ -186,7 +186,7 @@ class Task:
         """Rows that this worker computes once for all tasks of the run."""
 
         def compute() -> list[Chunk]:
-            execution = Execution(run, self.program.kernels_for(run.settings), inputs={}, task=0)
+            execution = Execution(run, self.program.kernels_for(("read", entry.name), run.settings), inputs={}, task=0)
             try:
                 for below in entry.below:
                     source = self.program.steps[below.name]
@@ -216,7 +216,8 @@ class Task:
         """Run the part for a shard, and send its rows on."""
         begun = time.perf_counter()
         run = self._run(entering_bytes)
-        execution = Execution(run, self.program.kernels_for(run.settings), inputs={}, task=shard)
+        end = (self.part.top, self.part.movement, self.part.output is None, self.part.most)
+        execution = Execution(run, self.program.kernels_for(end, run.settings), inputs={}, task=shard)
         left = 0
         try:
             execution.inputs.update(data(run, execution))

@@ -68,6 +68,29 @@ all = broadcast some scope=global how={how}
 last = hash_join t all kind=inner on=(k = g) build=right
 output end (k, v, s)
 """,
+    "a step of a part that is also below a broadcast": """t = scan {t} columns=(k, v)
+keyed = rekey t key=(v)
+placed = redistribute keyed scope=global
+u = scan {t} columns=(k, v)
+named = project u g=k w=v
+other = rekey named key=(g)
+there = redistribute other scope=global
+few = merge_join placed there kind=semi on=(v = g) build=right
+more = series few column=e from=(CAST(0 AS BIGINT)) to=(v % 4) by=(CAST(1 AS BIGINT))
+again = project few a=k b=v
+one = gather again
+all = broadcast one scope=global how={how}
+last = hash_join more all kind=left on=(e = b) build=right
+output end (k, v, e, a, b)
+""",
+    "rows of the driver for the shards of a task": """t = scan {t} columns=(k, v) shards=1
+u = scan {t} columns=(k, v)
+one = gather u
+groups = aggregate one by=(g=k) n=count(*)
+all = broadcast groups scope=local
+last = merge_join t all kind=inner on=(k = g) build=right
+output end (k, v, n)
+""",
     "counts of one shard beside rows of several": """t = scan {t} columns=(v) shards=1
 count = aggregate t by=() n=count(*)
 wide = scan {t} columns=(v)
