@@ -72,7 +72,7 @@ output end (k, v, s)
 keyed = rekey t key=(v)
 placed = redistribute keyed scope=global
 u = scan {t} columns=(k, v)
-named = project u g=k w=v
+named = project u g=(CAST(k AS BIGINT)) w=v
 other = rekey named key=(g)
 there = redistribute other scope=global
 few = merge_join placed there kind=semi on=(v = g) build=right
