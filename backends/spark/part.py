@@ -93,5 +93,11 @@ class StagePart:
         )
 
 
+def whole(name: str) -> str:
+    """The name under which the rows of a whole table travel, for an entry below a "read". The same table may be an
+    entry of the part itself, where each task has its own rows of it."""
+    return f"\0{name}"
+
+
 def _entry(data: dict[str, Any]) -> Entry:
     return Entry(**{**data, "below": [_entry(one) for one in data["below"]]})

@@ -29,11 +29,11 @@ from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
 from tsql.backends.spark.arranged import chosen, decode_sample, encode_boundaries
-from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.cut import Cut, crosses
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import growing
-from tsql.backends.spark.part import Entry, StagePart
+from tsql.backends.spark.part import Entry, StagePart, whole
 from tsql.backends.spark.splits import dealt, split_bytes, tasks_for
 from tsql.backends.spark.transport.transport import Given, Rows, TaskWork, Transport
 from tsql.backends.spark.wire import (
@@ -190,7 +190,7 @@ class Stages:
         whether a task has several shards."""
         if self.lazy and len(steps) == 1 and isinstance(steps[0], Arrange):
             return [Entry(steps[0].name, "frame")], self._arranged_frame(steps[0]), {}, {}, False
-        if len(steps) == 1 and isinstance(steps[0], Scan) and isinstance(steps[0].source, FrameSource):
+        if len(steps) == 1 and self._is_frame(steps[0]) and self.cut.shards(steps[0]) > 1:
             (scan,) = steps
             return [Entry(scan.name, "frame")], self.transport.frame(scan.source.select(scan.columns)), {}, {}, False
         scans = [step for step in steps if isinstance(step, Scan) and not isinstance(step.source, FrameSource)]
@@ -207,7 +207,7 @@ class Stages:
                 entries.append(entry)
                 for shard, row in self._scan_rows(step, splits, tasks):
                     given.setdefault(shard, []).append(row)
-            elif isinstance(step, Broadcast):
+            elif isinstance(step, Broadcast) and crosses(step):
                 entries.append(self._broadcast(step, tasks, moved, shared))
             elif self._is_placed(step):
                 entries.append(Entry(step.name, "chunks"))
@@ -231,12 +231,15 @@ class Stages:
         tasks = tasks_for(bytes, shards, self.transport.cores)
         return tasks if tasks < shards else None
 
+    def _is_frame(self, step: Step) -> bool:
+        return isinstance(step, Scan) and isinstance(step.source, FrameSource)
+
     def _is_placed(self, step: Step) -> bool:
         """Whether the rows of an entry come out of other tasks."""
-        if isinstance(step, Broadcast):
+        if isinstance(step, Broadcast) and crosses(step):
             return False
         if isinstance(step, Scan):
-            return isinstance(step.source, FrameSource)
+            return self._is_frame(step)
         return self.cut.in_tasks[id(step)] or self.lazy or self._depends_on_tasks(step)
 
     def _depends_on_tasks(self, step: Step) -> bool:
@@ -320,7 +323,7 @@ class Stages:
                 continue
             entry, splits = self._scanned(leaf)
             if splits is None:
-                shared[leaf.name] = self._shared(list(encode_batches(self._table_batches(leaf))))
+                shared[whole(leaf.name)] = self._shared(list(encode_batches(self._table_batches(leaf))))
                 below.append(entry)
             else:
                 below.append(Entry(**{**entry.__dict__, "splits": [_plain(split) for split in splits]}))
@@ -376,7 +379,7 @@ class Stages:
             stage=self.count,
             top=scan.name,
             movement=None,
-            targets=self.cut.plan.shards,
+            targets=self.cut.shards(scan),
             entries=[Entry(scan.name, "frame")],
             **self.common,
         )
@@ -387,18 +390,19 @@ class Stages:
     def _driven(self, step: Step) -> list[Any]:
         """The rows of a step that runs on the driver, as blobs."""
         if id(step) not in self.blobs:
-            self.blobs[id(step)] = list(encode_chunks(self.on_driver(step)))
+            self.blobs[id(step)] = self.on_driver(step)
         return self.blobs[id(step)]
 
     def on_driver(self, step: Step) -> list[Any]:
-        """The rows of a step that runs on the driver: rows of tasks that it needs are collected first."""
+        """The rows of a step that runs on the driver, as blobs: rows of tasks that it needs are collected first."""
         entries = self.cut.entries(step, on_driver=True)
         execution = Execution(self.run, None, inputs=self.collected(entries))
         try:
             with self.cut.plan.deep():
                 lists = execution.chunks(step, 1)
             execution.tell()
-            return [chunk for one in lists for chunk in one]
+            # Spilled rows are gone when the execution is closed.
+            return list(encode_chunks(chunk for one in lists for chunk in one))
         finally:
             execution.close(improves=False)
 

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from tsql.backends.spark import tally
 from tsql.backends.spark.arranged import encode_boundaries
 from tsql.backends.spark.kept import LoadedPart, program_of, settle, shared_rows, source_of
 from tsql.backends.spark.mailbox import Letter, Mailbox
-from tsql.backends.spark.part import Entry, StagePart
+from tsql.backends.spark.part import Entry, StagePart, whole
 from tsql.backends.spark.wire import (
     Row,
     about,
@@ -70,7 +71,7 @@ class Task:
         part = self.part
         box = Mailbox(self._most_waiting(), part.settings["temp_directory"] or tempfile.gettempdir())
         failure: TsqlError | None = None
-        for shard, name, place, blob in (*self.given, *rows):
+        for shard, name, place, blob in chain(self.given, rows):
             if name is not None:
                 box.put(shard, name, place, blob)
                 continue
@@ -189,7 +190,7 @@ class Task:
         """Rows that this worker computes once for all tasks of the run."""
 
         def compute() -> list[Chunk]:
-            execution = Execution(run, self.program.kernels, inputs={}, task=0)
+            execution = Execution(run, self.program.kernels_for(("read", entry.name), run.settings), inputs={}, task=0)
             try:
                 for below in entry.below:
                     source = self.program.steps[below.name]
@@ -198,7 +199,12 @@ class Task:
                 with self.program.plan.deep():
                     lists = execution.chunks(step.inputs[0], 1)
                 execution.tell()
-                return [chunk for one in lists for chunk in one]
+                # Spilled rows are gone when the execution is closed.
+                return [
+                    chunk if isinstance(chunk, Chunk) else Chunk(chunk.order, chunk.rows, list(chunk.arrays))
+                    for one in lists
+                    for chunk in one
+                ]
             finally:
                 execution.close(improves=False)
 
@@ -214,7 +220,9 @@ class Task:
         """Run the part for a shard, and send its rows on."""
         begun = time.perf_counter()
         run = self._run(entering_bytes)
-        execution = Execution(run, self.program.kernels, inputs={}, task=shard)
+        part = self.part
+        end = (part.top, part.movement, part.output is None, part.most, part.sample, json.dumps(part.ranges))
+        execution = Execution(run, self.program.kernels_for(end, run.settings), inputs={}, task=shard)
         left = 0
         try:
             execution.inputs.update(data(run, execution))
@@ -318,7 +326,8 @@ def _value(shared: Any) -> list[Any]:
 
 
 def _blobs_of(entry: Entry, shared: dict[str, Any]) -> list[Letter]:
-    return list(enumerate(_value(shared[entry.name]))) if entry.name in shared else []
+    key = whole(entry.name)
+    return list(enumerate(_value(shared[key]))) if key in shared else []
 
 
 def _chunk_data(step: Step, letters: list[Letter], run: Run) -> ChunkData:
