@@ -16,12 +16,13 @@ from tsql.backends.names import OuterNames
 from tsql.backends.run import Run
 from tsql.backends.spark.arranged import lazily_sorted
 from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.failures import telling
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import rows_asked
 from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.start import start
-from tsql.backends.spark.transport.transport import Transport
-from tsql.backends.spark.wire import decode_batches
+from tsql.backends.spark.transport.transport import Rows, Transport
+from tsql.backends.spark.wire import Row, decode_batches
 from tsql.planner.physical.movement import Gather
 from tsql.planner.physical.step import PhysicalPlan
 
@@ -58,6 +59,7 @@ class SparkBackend(Backend):
         kernels = self.kernels.of(plan)
         before = kernels.compile_ms
         try:
+            jobs.prepare()
             entries = cut.entries(plan.root, on_driver=True)
             if entries == [plan.root] and isinstance(plan.root, Gather):
                 yield from self._streamed(stages, jobs, plan, run)
@@ -74,14 +76,16 @@ class SparkBackend(Backend):
         """The rows of the last stage, partition by partition, as they are computed."""
         stages.collect_broadcasts(plan.root)
         rows = stages.result()
-        partitions = list(range(self.transport.partitions(rows)))
-        size = WAVE * self.transport.cores
-        waves = iter([partitions[start : start + size] for start in range(0, len(partitions), size)])
-        for found in jobs.waves(rows, waves):
+        for found in jobs.stream(rows) if self.transport.streams else self._waves(jobs, rows):
             for row in sorted(found, key=lambda row: row[2]):
                 for batch in decode_batches(row[3]):
                     run.check()
                     yield batch
+
+    def _waves(self, jobs: Jobs, rows: Rows) -> Iterator[list[Row]]:
+        partitions = list(range(self.transport.partitions(rows)))
+        size = WAVE * self.transport.cores
+        return jobs.waves(rows, iter([partitions[start : start + size] for start in range(0, len(partitions), size)]))
 
     def _finished(self, stages: Stages, plan: PhysicalPlan, run: Run, execution: Execution) -> Iterator[pa.RecordBatch]:
         """The result of the steps behind `gather`, over the rows of the cluster."""
@@ -104,9 +108,13 @@ class SparkBackend(Backend):
         """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
         from tsql.backends.spark.transport.frames import FrameTransport
 
-        transport = FrameTransport(self.spark)
-        stages = Stages(transport, Cut(lazily_sorted(plan)), run, Jobs(transport, run), lazy=True)
-        return transport.result(*stages.frame(), plan)
+        # The DataFrame is a plan of the user's session and runs with its settings: a view of it can be made there.
+        transport = self.transport if isinstance(self.transport, FrameTransport) else FrameTransport(self.spark)
+        jobs = Jobs(transport, run)
+        Jobs(self.transport, run).prepare()
+        stages = Stages(transport, Cut(lazily_sorted(plan)), run, jobs, lazy=True)
+        with telling():
+            return transport.result(*stages.frame(), plan)
 
     def outer_names(self) -> OuterNames | None:
         """The tables and views of the Spark session. (A stand-in for a session may have none.)"""
@@ -125,6 +133,10 @@ class SparkBackend(Backend):
 
 
 def _transport(session: Any) -> Transport:
+    if type(session).__module__.startswith("pyspark.sql.connect."):
+        from tsql.backends.spark.transport.connect import ConnectTransport
+
+        return ConnectTransport(session)
     from tsql.backends.spark.transport.rdd import RddTransport
 
     return RddTransport(session)
