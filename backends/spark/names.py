@@ -13,7 +13,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tsql.backends.io.files import kind_of
 from tsql.backends.names import FoundTable, NeverKept
 from tsql.backends.spark import lakes, storage, table_files
 from tsql.backends.spark.frame import FrameSource
@@ -31,9 +30,7 @@ class SparkNames:
         self.session = session
 
     def find(self, parts: tuple[str, ...]) -> FoundTable | None:
-        """What Spark has under a name; None if it has nothing. A path is no name: to ask would take 10 ms."""
-        if len(parts) == 1 and ("/" in parts[0] or kind_of(parts[0]) is not None):
-            return None
+        """What Spark has under a name; None if it has nothing."""
         # A session without the jar of Delta knows a Delta table by its metadata alone.
         lake = lakes.find(self.session, parts, lakes.delta) if all(parts) else None
         if lake is None and self._exists(parts):
