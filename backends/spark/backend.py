@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -36,13 +36,13 @@ class SparkBackend(Backend):
     name = "spark"
     target = "spark"
 
-    def __init__(self, session: SparkSession | Transport | str):
+    def __init__(self, session: SparkSession | Transport | str, conf: Mapping[str, Any] | None = None):
         self.kernels = KernelStore()
         """The kernels of the parts of plans that run here, on the driver."""
         self._names: OuterNames | None = None
         self._ours = False
         if isinstance(session, str):
-            session, self._ours = start(session)
+            session, self._ours = start(session, conf)
         self.spark: Any = session
         self.transport = session if isinstance(session, Transport) else _transport(session)
 

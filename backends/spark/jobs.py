@@ -80,7 +80,8 @@ class Jobs:
             return False
 
         def work() -> None:
-            with closing(self.transport.collect(rows, partitions, self.group)) as found:
+            generator: Any = self.transport.collect(rows, partitions, self.group)
+            with closing(generator) as found:
                 if all(map(put, found)):
                     put(None)
 

@@ -192,8 +192,9 @@ class FrameTransport(Transport):
 
     def chosen(self, rows: Computed | Together, partitions: list[int]) -> Any:
         """The DataFrame of these partitions."""
-        every = isinstance(rows, Together) or partitions == list(range(self.partitions(rows)))
-        return rows.frame if every else rows.of(partitions)
+        if isinstance(rows, Together) or partitions == list(range(self.partitions(rows))):
+            return rows.frame
+        return rows.of(partitions)
 
     def cancel(self, group: str) -> None:
         self.session.sparkContext.cancelJobGroup(group)

@@ -6,12 +6,9 @@ dependency, so Spark computes its rows once, however many stages and jobs read t
 
 from __future__ import annotations
 
-import shutil
 import struct
-import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +21,7 @@ from pyspark.util import _load_from_socket
 
 from tsql.backends.spark.task import Task
 from tsql.backends.spark.transport.transport import Rows, TaskWork, Transport
-from tsql.backends.spark.travel.check import make_ready
+from tsql.backends.spark.travel.check import is_this_python, make_ready
 from tsql.backends.spark.travel.look import looked_rows
 from tsql.backends.spark.wire import Row, header, unpack
 from tsql.kernels.expr.errors import CatalogError
@@ -137,12 +134,6 @@ def _rows(items: Iterable[Any]) -> Iterator[Row]:
             yield item
 
 
-def _is_this_python(command: str) -> bool:
-    """Whether executors on this machine start the Python that runs here."""
-    found = shutil.which(command)
-    return found is not None and Path(found).absolute() == Path(sys.executable).absolute()
-
-
 class RddTransport(Transport):
     """Moves rows with the SparkContext of a session."""
 
@@ -159,7 +150,7 @@ class RddTransport(Transport):
         return max(1, self.context._jsc.sc().getExecutorMemoryStatus().size() - 1)
 
     def prepare(self) -> None:
-        if not (self.context.master.startswith("local") and _is_this_python(self.context.pythonExec)):
+        if not (self.context.master.startswith("local") and is_this_python(self.context.pythonExec)):
             make_ready(self.context.applicationId, self._look, self.context.addPyFile)
 
     def _look(self, names: tuple[str, ...]) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark import cloudpickle
@@ -42,6 +44,12 @@ def make_ready(session: str, ask: Callable[[tuple[str, ...]], list[str]], send: 
         if any(one["tsql"] is None for one in found):
             send(zipped())
         _ready.add(session)
+
+
+def is_this_python(command: str) -> bool:
+    """Whether executors on this machine start the Python that runs here."""
+    found = shutil.which(command)
+    return found is not None and Path(found).absolute() == Path(sys.executable).absolute()
 
 
 def here() -> Versions:
