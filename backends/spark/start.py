@@ -49,8 +49,6 @@ and executors have the packages of this process."""
 
 JAVA_HINT = "install a JRE (Debian, Ubuntu: apt-get install default-jre-headless), or set JAVA_HOME"
 
-_TELLING = re.compile("Exception|Error|Unrecognized option")
-
 LOGGING = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
 appender.console.type = Console
@@ -124,10 +122,10 @@ def as_settings(conf: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _not_started(master: str, report: str, log: Path) -> CatalogError:
-    reason = _reason(report, log)
-    if "UnsupportedClassVersionError" in reason or "Unrecognized option: --add-" in reason:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    if any("UnsupportedClassVersionError" in line or "Unrecognized option: --add-" in line for line in lines):
         return CatalogError(f"the Spark backend needs Java 17 or later, and this is {_java_version()}", hint=JAVA_HINT)
-    return CatalogError(f"Spark did not start on {master}: {reason}")
+    return CatalogError(f"Spark did not start on {master}: {_reason(report, lines)}")
 
 
 def _java_version() -> str:
@@ -155,9 +153,12 @@ def _stderr_to(log: Path) -> Iterator[None]:
         os.close(saved)
 
 
-def _reason(report: str, log: Path) -> str:
+def _reason(report: str, lines: list[str]) -> str:
     """The line that says why the JVM did not start: the first log line with an error, or else the first line of
     PySpark's report."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    named = [line.strip() for line in lines if _TELLING.search(line) and not line.strip().startswith("at ")]
+    named = [
+        line.strip()
+        for line in lines
+        if ("Exception" in line or "Error" in line) and not line.strip().startswith("at ")
+    ]
     return named[0] if named else report.strip().split("\n")[0]
