@@ -231,7 +231,7 @@ def test_what_needs_the_jvm(remote: Any) -> None:
 
 
 def test_server_of_another_version(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(remote), "version", "4.1.2")
+    monkeypatch.setitem(vars(remote), "version", "4.1.2")
     with (
         tsql.connect(spark=remote) as session,
         pytest.raises(CatalogError, match=r"the Spark Connect server is Spark 4\.1\.2, and PySpark here is 4\."),
