@@ -17,10 +17,14 @@ ENOUGH = 2
 
 
 class OneCluster(LoadScopeScheduling):
-    """Tests one by one, in the order of collection; those of the cluster together, so that it starts once."""
+    """Tests one by one, in the order of collection; those of the cluster together, so that it starts once, and those of
+    the Spark Connect server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith("tests/spark/test_cluster") else nodeid
+        for start, scope in (("tests/spark/test_cluster", "spark"), ("tests/spark/test_connect", "connect")):
+            if nodeid.startswith(start):
+                return scope
+        return nodeid
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
         """Forget finished tests: xdist would iterate over all of them after each of ten thousand tests."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from tsql.arguments import checked_mapping, checked_text
 from tsql.backends import Backend
 from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.process import garbage
@@ -28,7 +30,8 @@ def target_of(backend: Backend | str) -> str:
 
 
 def make_backend(name: str, spark: Any = None) -> Backend:
-    """The backend of a name (`spark=MASTER` has a master), on a SparkSession if one is given."""
+    """The backend of a name (`spark=MASTER` has a master), on a SparkSession if one is given. `spark` may also be the
+    settings of the session that is started."""
     kind, _, master = name.partition("=")
     match kind:
         case "local":
@@ -44,4 +47,27 @@ def make_backend(name: str, spark: Any = None) -> Backend:
         from tsql.backends.spark import SparkBackend
     except ImportError as error:
         raise CatalogError(f"the Spark backend needs PySpark: {error}", hint="pip install 'tsql[spark]'") from error
-    return SparkBackend(spark if spark is not None else master or "local[*]")
+    if spark is None or isinstance(spark, dict):
+        return SparkBackend(master or "local[*]", spark)
+    return SparkBackend(spark)
+
+
+def spark_choice(backend: str, spark: Any, master: str | None, conf: Mapping[str, Any] | None) -> tuple[str, Any]:
+    """The backend and what it is made with, of the arguments of `connect` that are about Spark."""
+    if spark is None and (master is not None or conf is not None) and str(backend).partition("=")[0] != "spark":
+        raise CatalogError("master and conf are for the Spark backend", hint='backend="spark"')
+    if spark is not None:
+        for name, value in (("master", master), ("conf", conf)):
+            if value is not None:
+                raise CatalogError(
+                    f"{name} is for a Spark session that tsql starts, and this one runs already",
+                    hint="set it when the session is built",
+                )
+        return "spark", spark
+    if master is not None:
+        if "=" in backend:
+            raise CatalogError(f"backend={backend} names a master already", hint='backend="spark"')
+        backend = f"spark={checked_text(master, 'the master of Spark')}"
+    if conf is not None:
+        conf = dict(checked_mapping(conf, "conf"))
+    return backend, conf

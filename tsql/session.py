@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tsql import python_scan, registering
 from tsql import settings as setting
 from tsql.arguments import checked_mapping, checked_path, checked_text, optional_text
+from tsql.backend_choice import spark_choice
 from tsql.backends import Backend, Settings
 from tsql.catalog.catalog import Catalog
 from tsql.kernels.expr.errors import CatalogError, TsqlError, UnreadableError
@@ -262,15 +263,19 @@ def connect(
     threads: int | None = None,
     memory_limit: int | str | None = None,
     spark: Any = None,
+    master: str | None = None,
+    conf: Mapping[str, Any] | None = None,
     read_only: bool = False,
     **settings: Any,
 ) -> Session:
     """Open a session, in memory or on a database at `path` (a folder, made if it is not there); `read_only` needs one.
 
     backend: "local" (the cores of this machine), "interp" (slow and obvious) or "spark"; `spark=` takes a running
-    SparkSession and implies the last. threads: 0 or None means all cores. memory_limit: bytes, or a text such as "2GB".
+    SparkSession (of Spark Connect, too) and implies the last; `master` and `conf` are for the session that is started
+    without one. threads: 0 or None means all cores. memory_limit: bytes, or a text such as "2GB".
     Other settings are those of `SET`.
     """
+    backend, spark = spark_choice(backend, spark, master, conf)
     chosen = setting.from_values({"threads": threads, "memory_limit": memory_limit, **settings})
     store = None
     if path is not None and checked_path(path, "a database") != ":memory:":
@@ -280,7 +285,7 @@ def connect(
     elif read_only:
         raise CatalogError("a session in memory cannot be read-only", hint="connect(path, read_only=True)")
     try:
-        return Session("spark" if spark is not None else backend, chosen, spark=spark, store=store)
+        return Session(backend, chosen, spark=spark, store=store)
     except BaseException:
         if store is not None:
             store.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +20,8 @@ from tsql.backends.spark.limits import rows_asked
 from tsql.backends.spark.sinks import SparkSinks, frame_of
 from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.start import start
-from tsql.backends.spark.transport.transport import Transport
-from tsql.backends.spark.wire import decode_batches
+from tsql.backends.spark.transport.transport import Rows, Transport
+from tsql.backends.spark.wire import Row, decode_batches
 from tsql.planner.physical.movement import Gather
 from tsql.planner.physical.step import PhysicalPlan
 
@@ -35,13 +35,13 @@ class SparkBackend(Backend):
     name = "spark"
     target = "spark"
 
-    def __init__(self, session: SparkSession | Transport | str):
+    def __init__(self, session: SparkSession | Transport | str, conf: Mapping[str, Any] | None = None):
         self.kernels = KernelStore()
         """The kernels of the parts of plans that run here, on the driver."""
         self._names: OuterNames | None = None
         self._ours = False
         if isinstance(session, str):
-            session, self._ours = start(session)
+            session, self._ours = start(session, conf)
         self.spark: Any = session
         self.transport = session if isinstance(session, Transport) else _transport(session)
 
@@ -58,6 +58,7 @@ class SparkBackend(Backend):
         kernels = self.kernels.of(plan)
         before = kernels.compile_ms
         try:
+            jobs.prepare()
             entries = cut.entries(plan.root, on_driver=True)
             if entries == [plan.root] and isinstance(plan.root, Gather):
                 yield from self._streamed(stages, jobs, plan, run)
@@ -74,14 +75,16 @@ class SparkBackend(Backend):
         """The rows of the last stage, partition by partition, as they are computed."""
         stages.collect_broadcasts(plan.root)
         rows = stages.result()
-        partitions = list(range(self.transport.partitions(rows)))
-        size = WAVE * self.transport.cores
-        waves = iter([partitions[start : start + size] for start in range(0, len(partitions), size)])
-        for found in jobs.waves(rows, waves):
+        for found in jobs.stream(rows) if self.transport.streams else self._waves(jobs, rows):
             for row in sorted(found, key=lambda row: row[2]):
                 for batch in decode_batches(row[3]):
                     run.check()
                     yield batch
+
+    def _waves(self, jobs: Jobs, rows: Rows) -> Iterator[list[Row]]:
+        partitions = list(range(self.transport.partitions(rows)))
+        size = WAVE * self.transport.cores
+        return jobs.waves(rows, iter([partitions[start : start + size] for start in range(0, len(partitions), size)]))
 
     def _finished(self, stages: Stages, plan: PhysicalPlan, run: Run, execution: Execution) -> Iterator[pa.RecordBatch]:
         """The result of the steps behind `gather`, over the rows of the cluster."""
@@ -102,7 +105,7 @@ class SparkBackend(Backend):
 
     def frame(self, plan: PhysicalPlan, run: Run) -> Any:
         """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
-        return frame_of(self.spark, plan, run)
+        return frame_of(self.spark, self.transport, plan, run)
 
     def sinks(self) -> SparkSinks:
         """What writes results from tasks."""
@@ -125,6 +128,10 @@ class SparkBackend(Backend):
 
 
 def _transport(session: Any) -> Transport:
+    if type(session).__module__.startswith("pyspark.sql.connect."):
+        from tsql.backends.spark.transport.connect import ConnectTransport
+
+        return ConnectTransport(session)
     from tsql.backends.spark.transport.rdd import RddTransport
 
     return RddTransport(session)

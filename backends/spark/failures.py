@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from tsql.kernels.expr.errors import ExecutionError, TsqlError
+from tsql.kernels.expr.errors import CatalogError, ExecutionError, TsqlError
+
+NO_JVM = ("JVM_ATTRIBUTE_NOT_SUPPORTED", "SESSION_MUTATION_IN_DECLARATIVE_PIPELINE", "NOT_IMPLEMENTED")
+"""What PySpark says if something is not there with Spark Connect."""
 
 
 def translated(error: BaseException) -> BaseException:
     """A Spark failure as one message. The full report is kept as its cause."""
     if isinstance(error, TsqlError) or not isinstance(error, PySparkException | Py4JError):
         return error
-    failure = ExecutionError(
-        f"the Spark job failed: {_reason(str(error))}", hint="the driver's log and the executors' logs have the details"
-    )
+    failure = _failure(error)
     failure.__cause__ = error
     return failure
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Spark's failures inside of it are tsql errors."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise translated(error) from error
+
+
+def _failure(error: PySparkException | Py4JError) -> TsqlError:
+    text = str(error)
+    if isinstance(error, PySparkException) and error.getCondition() in NO_JVM:
+        return CatalogError(
+            f"Spark Connect cannot do this: {_reason(text)}",
+            hint="use a session whose driver is this process: SparkSession.builder.master(..)",
+        )
+    if "RESOURCE_EXHAUSTED" in text or "larger than max" in text:
+        return ExecutionError(
+            f"a message to the Spark Connect server is too large: {_reason(text)}",
+            hint="raise spark.connect.grpc.maxInboundMessageSize, or read the tables of the query from files",
+        )
+    if "SESSION_CLOSED" in text or "SESSION_NOT_FOUND" in text or "SESSION_CHANGED" in text:
+        return ExecutionError(
+            "the server has closed the Spark Connect session", hint="make a new session, and connect to that"
+        )
+    return ExecutionError(
+        f"the Spark job failed: {_reason(text)}", hint="the driver's log and the executors' logs have the details"
+    )
 
 
 def _reason(text: str) -> str:

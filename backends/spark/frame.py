@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
-from pyspark.sql.functions import lit
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tsql.backends.io import Split, Statistics
@@ -57,7 +56,7 @@ class FrameSource:
         return (
             named.select(*(named[f"`{name.replace('`', '``')}`"] for name in columns))
             if columns
-            else named.select(lit(True).alias("rows"))
+            else named.selectExpr("true AS rows")
         )
 
     def statistics(self) -> Statistics:

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,8 @@ from tsql.backends.spark.wire import Row, about, decode_error
 WAIT_SECONDS = 0.02
 ASK_SECONDS = 0.3
 """How often the cluster is asked how far it has come."""
+STREAMED = 8
+"""Rows of a stream that wait for the caller, at most."""
 
 
 class Jobs:
@@ -70,6 +73,53 @@ class Jobs:
         finally:
             if pending is not None:
                 self.cancel()
+
+    def stream(self, rows: Rows) -> Iterator[list[Row]]:
+        """The rows of all partitions one by one, as they are computed. Those that nobody has asked for yet wait on the
+        cluster."""
+        self.run.check()
+        partitions = list(range(self.transport.partitions(rows)))
+        waiting: queue.Queue[Row | None] = queue.Queue(STREAMED)
+        over = threading.Event()
+
+        def put(row: Row | None) -> bool:
+            while not over.is_set():
+                try:
+                    waiting.put(row, timeout=WAIT_SECONDS)
+                    return True
+                except queue.Full:
+                    continue
+            return False
+
+        def work() -> None:
+            generator: Any = self.transport.collect(rows, partitions, self.group)
+            with closing(generator) as found:
+                if all(map(put, found)):
+                    put(None)
+
+        action = _Action(work)
+        try:
+            while True:
+                try:
+                    row = waiting.get(timeout=WAIT_SECONDS)
+                except queue.Empty:
+                    self.run.check()
+                    if action.failed:
+                        self._wait(action)
+                    continue
+                if row is None:
+                    return
+                yield self.sorted_out([row])
+        except BaseException:
+            self.cancel()
+            raise
+        finally:
+            over.set()
+
+    def prepare(self) -> None:
+        """Make the cluster ready for tasks."""
+        self.run.check()
+        self._wait(_Action(self.transport.prepare))
 
     def _begin(self, rows: Rows, waves: Iterator[list[int]]) -> _Action | None:
         which = next(waves, None)
@@ -135,11 +185,13 @@ class _Action:
 
     def __init__(self, work: Callable[[], Any]):
         self.outcome: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+        self.failed = False
 
         def run() -> None:
             try:
                 self.outcome.put((True, work()))
             except BaseException as error:  # noqa: B036 - handed to the caller's thread, which raises it
+                self.failed = True
                 self.outcome.put((False, error))
 
         threading.Thread(target=run, name="tsql-spark", daemon=True).start()

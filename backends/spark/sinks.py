@@ -12,6 +12,7 @@ from tsql.backends.sinks import TableTarget
 from tsql.backends.spark import tables
 from tsql.backends.spark.arranged import lazily_sorted
 from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.failures import telling
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.transport.frames import FrameTransport
@@ -61,7 +62,7 @@ class SparkSinks:
     def save_table(self, plan: PhysicalPlan, run: Run, target: TableTarget) -> int:
         """Store the rows of a plan in a table, from a lazy DataFrame."""
         jobs = Jobs(self.transport, run)
-        frame = frame_of(self.spark, plan, run)
+        frame = frame_of(self.spark, self.transport, plan, run)
 
         def work() -> int:
             if isinstance(self.transport, RddTransport):
@@ -74,11 +75,14 @@ class SparkSinks:
         tables.drop(self.spark, parts)
 
 
-def frame_of(spark: Any, plan: PhysicalPlan, run: Run) -> Any:
-    """The result of a plan as a lazy DataFrame: Spark computes it at each action."""
-    transport = FrameTransport(spark)
+def frame_of(spark: Any, near: Transport, plan: PhysicalPlan, run: Run) -> Any:
+    """The result of a plan as a lazy DataFrame: Spark computes it at each action. It is a plan of the user's session
+    and runs with its settings: a view of it can be made there."""
+    transport = near if isinstance(near, FrameTransport) else FrameTransport(spark)
+    Jobs(near, run).prepare()
     stages = Stages(transport, Cut(lazily_sorted(plan)), run, Jobs(transport, run), lazy=True)
-    return transport.result(*stages.frame(), plan)
+    with telling():
+        return transport.result(*stages.frame(), plan)
 
 
 def _short(staged: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +64,7 @@ class Stages:
 
     def __init__(self, transport: Transport, cut: Cut, run: Run, jobs: Jobs, lazy: bool = False):
         self.transport, self.cut, self.run, self.jobs, self.lazy = transport, cut, run, jobs, lazy
+        self.moves_broadcasts = lazy or transport.most_sent_bytes is not None
         travelling = cut.travelling()
         nodes = list(expression_nodes(travelling.root))
         kinds = {node.name: str(node.type) for node in nodes if isinstance(node, Parameter)}
@@ -146,7 +147,9 @@ class Stages:
             waiting = [step for step in waiting if id(step) not in self.blobs]
 
     def _is_collected(self, step: Step) -> bool:
-        return isinstance(step, Broadcast) and step.scope == "global" and step.how not in ("read", "send")
+        if not isinstance(step, Broadcast) or step.scope != "global" or step.how in ("read", "send"):
+            return False
+        return not self.moves_broadcasts or isinstance(step.inputs[0], Values)
 
     def _stage(
         self,
@@ -219,6 +222,9 @@ class Stages:
                 blobs = self._driven(step)
                 given.setdefault(0, []).extend((0, step.name, n, blob) for n, blob in enumerate(blobs))
         if moved:
+            if self._is_large(blob for rows in given.values() for _, _, _, blob in rows):
+                moved.append(self.transport.given([given.get(task, []) for task in range(tasks)]))
+                given = {}
             fewer = None if given else self._fewer(moved, tasks)
             return entries, self.transport.placed(moved, tasks, fewer), given, shared, fewer is not None
         return entries, self.transport.given([given.get(task, []) for task in range(tasks)]), {}, shared, False
@@ -300,9 +306,9 @@ class Stages:
 
     def _broadcast(self, step: Broadcast, tasks: int, moved: list[Rows], shared: dict[str, Any]) -> Entry:
         """The entry of a broadcast."""
-        if step.how in ("read", "send"):
+        if step.how in ("read", "send") and not self._is_large(self._tables_below(step)):
             return self._read(step, shared)
-        if self.lazy and not isinstance(step.inputs[0], Values):
+        if self.moves_broadcasts and not isinstance(step.inputs[0], Values):
             moved.append(self._sent_by_tasks(step, tasks))
             return Entry(step.name, "chunks")
         if id(step) not in self.blobs:
@@ -312,10 +318,18 @@ class Stages:
 
     def _sent_by_tasks(self, step: Broadcast, tasks: int) -> Rows:
         """The rows of a broadcast in every shard, by movement inside of the job."""
-        below = step.inputs[0]
-        if self.cut.in_tasks[id(below)]:
-            return self._stage(below, step, tasks)
-        return self._stage(below, step, tasks)
+        return self._stage(step.inputs[0], step, tasks)
+
+    def _is_large(self, blobs: Iterable[Any]) -> bool:
+        """Whether these are more bytes than go with tasks."""
+        most = self.transport.most_sent_bytes
+        return most is not None and sum(len(blob) for blob in blobs) > most
+
+    def _tables_below(self, step: Broadcast) -> Iterator[Any]:
+        """The tables in memory below a broadcast, as blobs."""
+        for leaf in step.inputs[0].walk():
+            if isinstance(leaf, Scan) and (isinstance(leaf.source, BlockTable) or portable(leaf.source) is None):
+                yield from encode_batches(self._table_batches(leaf))
 
     def _read(self, step: Broadcast, shared: dict[str, Any]) -> Entry:
         """Rows that each worker computes for itself from whole sources."""

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tsql.backends.spark.failures import telling
+from tsql.backends.spark.transport.reach import check_master
+from tsql.backends.spark.travel.check import is_this_python
 from tsql.kernels.expr.errors import CatalogError
 
 SETTINGS = {
@@ -36,11 +42,12 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.executor.extraJavaOptions": SMALL_JVM,
-    "spark.python.daemon.module": "tsql.backends.spark.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
 }
 """For masters on this machine: nothing listens on a network, the JVMs start fast and leave the cores to the kernels,
 and executors have the packages of this process."""
+
+JAVA_HINT = "install a JRE (Debian, Ubuntu: apt-get install default-jre-headless), or set JAVA_HOME"
 
 LOGGING = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -52,23 +59,32 @@ appender.console.layout.pattern = %p %c{1}: %m%n
 """
 
 
-def start(master: str) -> tuple[SparkSession, bool]:
-    """A session on a master, and whether it was created here (and must be stopped here)."""
+def start(master: str, conf: Mapping[str, Any] | None = None) -> tuple[Any, bool]:
+    """A session on a master, and whether it was created here (and must be stopped here). `conf` are settings of Spark,
+    before our own; a session that runs has its settings already."""
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    if master.startswith("sc://"):
+        check_master(master)
+        return _connected(master, conf or {}), True
     active = SparkSession.getActiveSession()
+    if active is not None and conf:
+        raise CatalogError(
+            "conf is for a Spark session that tsql starts, and this one runs already",
+            hint="set it when the session is built, or with session.conf.set(name, value)",
+        )
     if active is not None:
         return active, False
+    check_master(master)
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        raise CatalogError(
-            "the Spark backend needs Java 17 or later, and there is none",
-            hint="install a JRE (Debian, Ubuntu: apt-get install default-jre-headless), or set JAVA_HOME",
-        )
+        raise CatalogError("the Spark backend needs Java 17 or later, and there is none", hint=JAVA_HINT)
     # Tasks must find the same packages as the driver.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = dict(SETTINGS)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= LOCAL
+        if is_this_python(os.environ["PYSPARK_PYTHON"]):
+            settings["spark.python.daemon.module"] = "tsql.backends.spark.daemon"
     with tempfile.TemporaryDirectory(prefix="tsql-spark-") as folder:
         # The JVM reads its logging settings once, when it starts.
         configuration, log = Path(folder) / "log4j2.properties", Path(folder) / "log"
@@ -76,13 +92,52 @@ def start(master: str) -> tuple[SparkSession, bool]:
         options = f"-Dlog4j2.configurationFile={configuration}"
         settings["spark.driver.extraJavaOptions"] = f"{options} {SMALL_JVM}" if master.startswith("local") else options
         builder = SparkSession.builder.master(master)
-        for name, value in settings.items():
+        for name, value in {**settings, **as_settings(conf or {})}.items():
             builder = builder.config(name, value)
         try:
             with _stderr_to(log):
                 return builder.getOrCreate(), True
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-            raise CatalogError(f"Spark did not start on {master}: {_reason(str(error), log)}") from error
+            raise _not_started(master, str(error), log) from error
+
+
+def _connected(master: str, conf: Mapping[str, Any]) -> Any:
+    """A session of a Spark Connect server."""
+    try:
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+    except ImportError as error:
+        raise CatalogError(
+            f"Spark Connect needs more packages: {str(error).splitlines()[0]}", hint="pip install 'tsql[connect]'"
+        ) from error
+    builder = ConnectSession.builder.remote(master)
+    for name, value in as_settings(conf).items():
+        builder = builder.config(name, value)
+    with telling():
+        return builder.create()
+
+
+def as_settings(conf: Mapping[str, Any]) -> dict[str, str]:
+    """Settings as Spark writes their values."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in conf.items()}
+
+
+def _not_started(master: str, report: str, log: Path) -> CatalogError:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    if any("UnsupportedClassVersionError" in line or "Unrecognized option: --add-" in line for line in lines):
+        return CatalogError(f"the Spark backend needs Java 17 or later, and this is {_java_version()}", hint=JAVA_HINT)
+    return CatalogError(f"Spark did not start on {master}: {_reason(report, lines)}")
+
+
+def _java_version() -> str:
+    """The version that `java` tells, for a message."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else "java"
+    try:
+        told = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=10, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return "an older one"
+    number = re.search(r'version "([^"]+)"', told)
+    return f"Java {number.group(1)}" if number else "an older one"
 
 
 @contextmanager
@@ -98,10 +153,9 @@ def _stderr_to(log: Path) -> Iterator[None]:
         os.close(saved)
 
 
-def _reason(report: str, log: Path) -> str:
+def _reason(report: str, lines: list[str]) -> str:
     """The line that says why the JVM did not start: the first log line with an error, or else the first line of
     PySpark's report."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     named = [
         line.strip()
         for line in lines

@@ -1,10 +1,10 @@
-"""What is sent between the driver and the tasks: rows of `WIRE`, blobs of Arrow IPC, and plain data as JSON. No code.
+"""What is sent between the driver and the tasks: rows of `SCHEMA`, blobs of Arrow IPC, and plain data as JSON. No code.
 
 A row has the shard it goes to, the step its rows belong to (`input`), their place in the order, and the rows as an
 Arrow IPC stream (or, for a scan, the splits to read as a JSON list). A row without `input` is about the run: an error
 of a task (`{"error": ..}`), or what a task has counted (`{"tally": ..}`).
 
-DataFrames carry a row as four columns (`WIRE`), RDDs as one run of bytes: a header, then the blob."""
+DataFrames carry a row as four columns (`SCHEMA`), RDDs as one run of bytes: a header, then the blob."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from tsql.kernels.patterns.spec import MatchSpec
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.physical.step import Step
 
-WIRE = "shard int, input string, place bigint, blob binary"
 SCHEMA = pa.schema([("shard", pa.int32()), ("input", pa.string()), ("place", pa.int64()), ("blob", pa.binary())])
 BLOB_BYTES = 1 << 18
 """Rows leave in blobs of about this size. Blobs pass through the heaps of JVMs, where larger ones are slow: 256 MB took

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import pkgutil
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import llvmlite
@@ -34,8 +34,6 @@ from tsql.kernels.runtime import pool
 
 MEMORY_CALLS = ("malloc", "calloc", "realloc", "free")
 """C functions that kernels call in the memory pool instead of the C library."""
-
-POOL_SOURCE = Path(pool.__file__)
 
 VERSION = 5
 """Part of the cache key: raise it when rendering or the calling convention changes."""
@@ -343,7 +341,10 @@ class Compiler:
         its source."""
         with _pool_lock:
             if not _pool:
-                key = self._key(POOL_SOURCE.read_text(), FULL)
+                # By the loader: executors of Spark may have this package in a zip file.
+                source = pkgutil.get_data(pool.__package__ or "", "pool.py")
+                assert source is not None
+                key = self._key(source.decode(), FULL)
                 kept = read_entry("pool", key, self._made_by)
                 if kept is not None:
                     with contextlib.suppress(*UNUSABLE):

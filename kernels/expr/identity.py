@@ -32,7 +32,11 @@ def _folders(package: str) -> list[str]:
 
 
 def _add_files(folder: str, files: list[tuple[str, int, int]], deep: bool = True) -> None:
-    """The modules in a folder and, if `deep`, in those below it."""
+    """The modules in a folder and, if `deep`, in those below it. In a zip file (`backends/spark/travel`) the folder is
+    none: the name of that file stands for its content."""
+    if not os.path.isdir(folder):
+        files.append((_archive(folder), 0, 0))
+        return
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):
@@ -40,3 +44,10 @@ def _add_files(folder: str, files: list[tuple[str, int, int]], deep: bool = True
                 files.append((entry.path, known.st_mtime_ns, known.st_size))
             elif deep and not entry.name.startswith(("_", ".")) and entry.is_dir():
                 _add_files(entry.path, files)
+
+
+def _archive(folder: str) -> str:
+    """The name of the file that a folder is inside of."""
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return os.path.basename(folder)

@@ -207,6 +207,28 @@ def test_to_spark(db: Any) -> None:
     assert [[str(v) for v in row] for row in given] == [[str(v) for v in row] for row in expected]
 
 
+def test_to_spark_belongs_to_the_session(db: Any, spark: Any) -> None:
+    """A view of the DataFrame is the session's, it joins with other DataFrames, and no setting of the user changes."""
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    before = spark.conf.getAll
+    try:
+        sql = "SELECT g, count(*) AS n, max(TIMESTAMPTZ '2024-01-01 00:00:00+00') AS t FROM nums GROUP BY g"
+        frame = db.sql(sql).to_spark()
+        frame.createOrReplaceTempView("counted")
+        found = spark.sql("SELECT count(*) AS n, max(t) = TIMESTAMP '2024-01-01 09:00:00' AS same FROM counted")
+        expected = len(tsql_rows("SELECT DISTINCT g FROM nums"))
+        assert [tuple(row) for row in found.collect()] == [(expected, True)]
+        few = spark.range(3)
+        assert frame.join(few, frame.g == few.id).count() == 3
+        assert db.sql("SELECT count(*) FROM counted").fetchall() == [(expected,)]
+        assert spark.conf.getAll == before
+    finally:
+        spark.catalog.dropTempView("counted")
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
+
+
 def test_to_spark_after_gather(db: Any) -> None:
     """What comes after gather runs in a task too, so the DataFrame stays lazy."""
     frame = db.sql("SELECT g AS key, count(*) AS key FROM nums GROUP BY g ORDER BY g LIMIT 3").to_spark()

@@ -11,45 +11,96 @@ from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from tsql.backends.spark.frame import spark_schema
 from tsql.backends.spark.task import Task
 from tsql.backends.spark.transport.transport import Rows, TaskWork, Transport
-from tsql.backends.spark.wire import WIRE, Row, wire_batch, wire_rows, wire_table
+from tsql.backends.spark.wire import Row, wire_batch, wire_rows, wire_table
 from tsql.kernels.expr.nodes import Column, SortKey
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.step import PhysicalPlan
 
+WIRE = StructType([
+    StructField("shard", IntegerType()),
+    StructField("input", StringType()),
+    StructField("place", LongType()),
+    StructField("blob", BinaryType()),
+])  # fmt: skip
+"""The columns of a row of the wire. (Spark Connect would ask its server what a text means.)"""
+
+NOTHING = b"{}"
+"""The blob of a row that is about the run and says nothing."""
+
 
 @dataclass
 class Read:
-    """A DataFrame that tasks read: of the wire, or (`of_user`) of a user."""
+    """A DataFrame that tasks read: of the wire, or (`of_user`) of a user. `first`: no other tasks run before them."""
 
     frame: Any
     partitions: int
     of_user: bool = False
+    first: bool = False
 
 
 @dataclass
 class Computed:
     """A DataFrame of the wire that tasks compute."""
 
-    frame: Any
-    partitions: int
+    rows: Read
+    work: TaskWork
+
+    @property
+    def partitions(self) -> int:
+        return self.rows.partitions
+
+    @property
+    def frame(self) -> Any:
+        return self.of(None)
+
+    def of(self, partitions: list[int] | None) -> Any:
+        """The rows that some of the tasks compute; the others do nothing."""
+        function = run_batches if self.rows.of_user else run_wire
+        work = self.work
+        only = None if partitions is None else frozenset(partitions)
+        return self.rows.frame.mapInArrow(partial(function, work.part, work.given, work.shared, only), WIRE)
+
+
+@dataclass
+class Together:
+    """The rows of several stages in one DataFrame."""
+
+    several: list[Computed]
+
+    @property
+    def frame(self) -> Any:
+        return _union([rows.frame for rows in self.several])
 
 
 def run_wire(
-    part: str, given: dict[int, list[Row]], shared: dict[str, Any], batches: Iterator[pa.RecordBatch]
+    part: str,
+    given: dict[int, list[Row]],
+    shared: dict[str, Any],
+    only: frozenset[int] | None,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """The function of a task over rows of the wire."""
+    """The function of a task over rows of the wire. `only`: the tasks that are to run."""
+    if only is not None and _number() not in only:
+        return iter(())
     task = _task(part, given, shared)
     return map(wire_batch, task.run(row for batch in batches for row in wire_rows(batch)))
 
 
 def run_batches(
-    part: str, given: dict[int, list[Row]], shared: dict[str, Any], batches: Iterator[pa.RecordBatch]
+    part: str,
+    given: dict[int, list[Row]],
+    shared: dict[str, Any],
+    only: frozenset[int] | None,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """The function of a task over a DataFrame of a user."""
+    if only is not None and _number() not in only:
+        return iter(())
     return map(wire_batch, _task(part, given, shared).run_batches(batches))
 
 
@@ -58,7 +109,9 @@ def result_of_wire(
 ) -> Iterator[pa.RecordBatch]:
     """The function of a task that makes rows of the result."""
     task = _task(part, given, shared)
-    return (row[3] for row in task.run(row for batch in batches for row in wire_rows(batch)))
+    found = task.run(row for batch in batches for row in wire_rows(batch))
+    # What earlier tasks have counted has no place in the result.
+    return (row[3] for row in found if isinstance(row[3], pa.RecordBatch))
 
 
 def result_of_batches(
@@ -66,6 +119,13 @@ def result_of_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The same over a DataFrame of a user."""
     return (row[3] for row in _task(part, given, shared).run_batches(batches))
+
+
+def _number() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0
 
 
 def _task(part: str, given: dict[int, list[Row]], shared: dict[str, Any]) -> Task:
@@ -91,47 +151,50 @@ class FrameTransport(Transport):
         return 1
 
     def given(self, tasks: list[list[Row]]) -> Read:
-        # A DataFrame of few rows has partitions of Spark's choice: the rows are placed like others.
+        # A DataFrame of few rows has partitions of Spark's choice: the rows are placed like others. A task without
+        # rows gets one that says nothing, so that the DataFrame is never empty: Spark would leave its tasks out.
         rows = [row for number, mine in enumerate(tasks) for row in _stamped(mine, number)]
         frame = self.session.createDataFrame(wire_table(rows), WIRE)
-        return Read(frame.repartitionById(len(tasks), "shard"), len(tasks))
+        return Read(frame.repartitionById(len(tasks), "shard"), len(tasks), first=True)
 
     def frame(self, frame: Any) -> Read:
         return Read(frame, 0, of_user=True)
 
     def computed(self, rows: Read, work: TaskWork) -> Computed:
-        function = partial(run_batches if rows.of_user else run_wire, work.part, work.given, work.shared)
-        return Computed(rows.frame.mapInArrow(function, WIRE), rows.partitions)
+        return Computed(rows, work)
 
-    def placed(self, inputs: list[Computed], shards: int, tasks: int | None = None) -> Read:
-        frame = reduce(lambda left, right: left.unionAll(right), [rows.frame for rows in inputs])
-        return Read(frame.repartitionById(shards, "shard"), shards)
+    def placed(self, inputs: list[Any], shards: int, tasks: int | None = None) -> Read:
+        return Read(_union([rows.frame for rows in inputs]).repartitionById(shards, "shard"), shards)
 
     def arranged(self, rows: Rows, work: TaskWork, plan: PhysicalPlan, keys: tuple[SortKey, ...], shards: int) -> Read:
-        from pyspark.sql import functions as F
-
         frame = self.result(rows, work, plan)
         names = dict(zip(plan.columns, frame.columns, strict=True))
         columns = []
         for key in keys:
             assert isinstance(key.expr, Column)
             order = f"{'desc' if key.descending else 'asc'}_nulls_{'first' if key.nulls_first else 'last'}"
-            columns.append(getattr(F, order)(F.col(f"`{names[key.expr.name].replace('`', '``')}`")))
+            columns.append(getattr(frame[f"`{names[key.expr.name].replace('`', '``')}`"], order)())
         return Read(frame.repartitionByRange(shards, *columns), shards, of_user=True)
 
-    def together(self, several: list[Computed]) -> Computed:
-        frame = reduce(lambda left, right: left.unionAll(right), [rows.frame for rows in several])
-        return Computed(frame, sum(self.partitions(rows) for rows in several))
+    def together(self, several: list[Computed]) -> Together:
+        return Together(several)
 
-    def partitions(self, rows: Computed) -> int:
-        return max(1, rows.partitions)
+    def partitions(self, rows: Computed | Together) -> int:
+        # What lies behind a shuffle would be computed again for each wave of partitions: it is one.
+        return rows.rows.partitions if isinstance(rows, Computed) and rows.rows.first else 1
 
     def share(self, blobs: list[Any]) -> Any:
         return SentBlobs(blobs)
 
-    def collect(self, rows: Computed, partitions: list[int], group: str) -> Iterator[Row]:
-        for batch in rows.frame.toArrow().to_batches():
+    def collect(self, rows: Computed | Together, partitions: list[int], group: str) -> Iterator[Row]:
+        for batch in self.chosen(rows, partitions).toArrow().to_batches():
             yield from wire_rows(batch)
+
+    def chosen(self, rows: Computed | Together, partitions: list[int]) -> Any:
+        """The DataFrame of these partitions."""
+        if isinstance(rows, Together) or partitions == list(range(self.partitions(rows))):
+            return rows.frame
+        return rows.of(partitions)
 
     def cancel(self, group: str) -> None:
         self.session.sparkContext.cancelJobGroup(group)
@@ -155,8 +218,12 @@ class SentBlobs:
         """Nothing is kept."""
 
 
+def _union(frames: list[Any]) -> Any:
+    return reduce(lambda left, right: left.unionAll(right), frames)
+
+
 def _stamped(rows: list[Row], number: int) -> Iterator[Row]:
     """The rows of a task with the number of its partition. Spark starts no task without rows, so each has one that
     says nothing."""
-    yield number, None, 0, b"{}"
+    yield number, None, 0, NOTHING
     yield from ((number, name, place, blob) for _, name, place, blob in rows)

@@ -21,7 +21,10 @@ from pyspark.util import _load_from_socket
 
 from tsql.backends.spark.task import Task
 from tsql.backends.spark.transport.transport import Activity, Rows, TaskWork, Transport
+from tsql.backends.spark.travel.check import is_this_python, make_ready
+from tsql.backends.spark.travel.look import looked_rows
 from tsql.backends.spark.wire import Row, header, unpack
+from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.process.quick_dataclass import dataclass
 
 PARTITIONER = 0x7473716C
@@ -146,11 +149,23 @@ class RddTransport(Transport):
         # The driver is listed too. In local mode it is the only one.
         return max(1, self.context._jsc.sc().getExecutorMemoryStatus().size() - 1)
 
+    def prepare(self) -> None:
+        if not (self.context.master.startswith("local") and is_this_python(self.context.pythonExec)):
+            make_ready(self.context.applicationId, self._look, self.context.addPyFile)
+
+    def _look(self, names: tuple[str, ...]) -> list[str]:
+        return self.context.parallelize(range(self.cores), self.cores).mapPartitions(looked_rows(names)).collect()
+
     def given(self, tasks: list[list[Row]]) -> Read:
         rdd = self.context.parallelize(tasks, len(tasks))
         return Read(rdd._jrdd, rdd._jrdd_deserializer, len(tasks))
 
     def frame(self, frame: Any) -> Read:
+        if not hasattr(frame, "_jdf"):
+            raise CatalogError(
+                "a DataFrame of Spark Connect cannot be read by a Spark session of this process",
+                hint="connect to its session: tsql.connect(spark=frame.sparkSession)",
+            )
         schema = to_arrow_schema(frame.schema, timezone="UTC")
         jrdd = frame._jdf.toArrowBatchRdd().toJavaRDD()
         return Read(jrdd, BatchSerializer(schema.serialize().to_pybytes()), jrdd.getNumPartitions())

@@ -46,6 +46,16 @@ class Activity:
 class Transport(ABC):
     """Moves rows between tasks, and to the driver."""
 
+    most_sent_bytes: int | None = None
+    """Blobs of the driver go with the tasks up to this size; more of them are moved like the rows of tasks. Rows that a
+    broadcast would collect are then moved as well: the driver is far away. None: it is near."""
+
+    streams = False
+    """Whether `collect` gives the rows of all partitions as they are computed, in their order."""
+
+    def prepare(self) -> None:  # noqa: B027 - a cluster that is this process needs nothing
+        """Make sure that tasks can run there: each finds this package, in this version. Called before each run."""
+
     @property
     @abstractmethod
     def cores(self) -> int:
