@@ -28,6 +28,10 @@ PARTITIONER = 0x7473716C
 """Equal partitioners let Spark join several shuffles partition by partition. This number stands for "by shard"."""
 
 
+LEAST_OVERHEAD_MB = 384
+"""Spark gives an executor at least this much outside of its heap."""
+
+
 class RowSerializer(FramedSerializer):
     """Rows of the wire as length and bytes. `moves`: the shard stands before each of them, for a shuffle."""
 
@@ -137,6 +141,19 @@ class RddTransport(Transport):
     def executors(self) -> int:
         # The driver is listed too. In local mode it is the only one.
         return max(1, self.context._jsc.sc().getExecutorMemoryStatus().size() - 1)
+
+    @property
+    def executor_bytes(self) -> int | None:
+        scala, conf = self.context._jsc.sc(), self.context.getConf()
+        if scala.isLocal():
+            # Tasks run in the driver, whose memory other things use too.
+            return None
+        heap = scala.executorMemory()
+        asked = conf.get("spark.executor.memoryOverhead")
+        factor = float(conf.get("spark.executor.memoryOverheadFactor", "0.1"))
+        to_mb = self.context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb
+        overhead = max(LEAST_OVERHEAD_MB, int(heap * factor)) if asked is None else to_mb(asked)
+        return (heap + overhead) << 20
 
     def given(self, tasks: list[list[Row]]) -> Read:
         rdd = self.context.parallelize(tasks, len(tasks))
