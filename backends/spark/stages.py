@@ -29,7 +29,7 @@ from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.part import Entry, StagePart
-from tsql.backends.spark.splits import dealt, split_bytes, tasks_for
+from tsql.backends.spark.splits import dealt, decoded_bytes, tasks_for
 from tsql.backends.spark.transport.transport import Given, Rows, TaskWork, Transport
 from tsql.backends.spark.wire import (
     Row,
@@ -45,6 +45,9 @@ from tsql.planner.physical.movement import Broadcast, Gather, Movement
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.values import Values
 from tsql.planner.physical.step import Step
+
+MANY_FILES = 64
+"""Of more files, a task opens those of its own splits only: thousands of workers would list a million files each."""
 
 SENT_BYTES = 1 << 20
 """Blobs of a broadcast up to this size go with the task; larger ones are a broadcast of Spark."""
@@ -222,7 +225,7 @@ class Stages:
         splits = [split for scan in wide for split in sources[id(scan)][1] or ()]
         if any(sources[id(scan)][1] is None for scan in wide) or not splits:
             return self.cut.plan.shards
-        total = sum(split_bytes(split, scan.schema) for scan in wide for split in sources[id(scan)][1])
+        total = sum(decoded_bytes(sources[id(scan)][1], scan.schema) for scan in wide)
         return tasks_for(total, len(splits), self.cut.plan.shards)
 
     def _scanned(self, scan: Scan) -> tuple[Entry, list[Split] | None]:
@@ -239,7 +242,8 @@ class Stages:
             return Entry(scan.name, "table", facts=facts_of(data)), None
         paths = getattr(source, "paths", ())
         files = hashlib.blake2b("\0".join(map(str, paths)).encode(), digest_size=12).hexdigest()
-        entry = Entry(scan.name, "splits", description, facts_of(data), scan.late, files)
+        few = _described_by_split(source, len(paths))
+        entry = Entry(scan.name, "splits", few or description, facts_of(data), scan.late, files, some=few is not None)
         return entry, list(data.splits)
 
     def _scan_rows(self, scan: Scan, splits: list[Split] | None, tasks: int) -> Iterator[tuple[int, Row]]:
@@ -363,6 +367,13 @@ class Stages:
             chunks = [chunk for _, _, place, blob in mine for chunk in decode_chunks(blob, len(columns), place)]
             inputs[id(step)] = Flow(ChunkData(columns, [chunks], self.run.settings.batch_rows), step.schema)
         return inputs
+
+
+def _described_by_split(source: Any, files: int) -> dict[str, Any] | None:
+    """What tasks need to open the files of their own splits. None if there are few files, or if the source needs all of
+    them to know its schema."""
+    describe = getattr(source, "describe_some", None)
+    return None if files <= MANY_FILES or describe is None else describe()
 
 
 def _plain(split: Split) -> list[Any]:
