@@ -117,11 +117,11 @@ class Costs:
     pipeline_us: float = 300.0
     global_byte_ns: float = 10.0
     """Moving a byte between machines: one core on each side writes and reads it."""
-    broadcast_byte_ns: float = 12.0
+    broadcast_byte_ns: float = 11.0
     """Collecting a byte and sending it to every machine. Machines pass it on, so their number hardly matters."""
     stage_us: float = 60_000.0
     """Another stage of a Spark job, with a task on each core."""
-    task_us: float = 8_000.0
+    task_us: float = 20_000.0
     """Another task of a stage, for the core that runs it."""
     job_us: float = 60_000.0
     """Another Spark job, beside the stage that it has."""
