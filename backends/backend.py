@@ -51,6 +51,11 @@ class Backend(Protocol):
         """The default number of shards of a plan; None for the number of threads."""
         ...
 
+    @property
+    def broadcast_bytes(self) -> int | None:
+        """The bytes of a join's side that each machine has room for; None if that is not known."""
+        return None
+
     @abstractmethod
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """Batches of the plan's output schema, in the order of the result, as they are computed.

@@ -1,20 +1,24 @@
 """The file with the costs of this machine. `tsql calibrate` writes it, and every plan uses it.
 
-It is `$XDG_CONFIG_HOME/tsql/cost.toml` (`~/.config` by default). Without it the defaults of `planner/cost/constants.py`
-apply. It is read when a plan is made, and again only after it has changed."""
+It is `$XDG_CONFIG_HOME/tsql/cost.toml` (`~/.config` by default). Its part `[costs]` is of this machine, `[spark]` of a
+cluster. What it leaves out has the defaults of `planner/cost/constants.py`. It is read when a plan is made, and again
+only after it has changed."""
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tsql.kernels.expr.errors import PlanError
-from tsql.planner.cost.constants import DEFAULT, NAMES, Costs
+from tsql.planner.cost.constants import DEFAULT, LOCAL_NAMES, NAMES, SPARK_NAMES, Costs
 
 VERSION = 1
+PARTS = {"costs": NAMES, "spark": SPARK_NAMES}
+"""The names that each part may have. Files of earlier versions have those of Spark among the others."""
+
 HINT = "run `tsql calibrate` again, or remove the file"
 MOST = 1e9
 """The largest accepted cost: a second per row."""
@@ -28,8 +32,13 @@ def cost_file() -> Path:
     return (Path(home) if os.path.isabs(home) else Path.home() / ".config") / "tsql" / "cost.toml"
 
 
+def costs_for(broadcast_bytes: int | None) -> Costs:
+    """The costs to plan with on a backend whose machines have room for so much of a broadcast; None: not known."""
+    return calibrated() if broadcast_bytes is None else replace(calibrated(), broadcast_bytes=broadcast_bytes)
+
+
 def calibrated() -> Costs:
-    """The costs to plan with."""
+    """The costs of the file."""
     try:
         path = cost_file()
     except RuntimeError:  # a user without a home
@@ -60,12 +69,18 @@ def load(path: Path) -> Costs:
         raise PlanError(f"{path} is damaged: {error}", hint=HINT) from error
     if found.get("version") != VERSION:
         raise PlanError(f"{path} is not of version {VERSION}", hint=HINT)
-    values: dict[str, Any] = found.get("costs", {})
+    values: dict[str, float] = {}
+    for part, names in PARTS.items():
+        values |= _checked(path, part, names, found.get(part, {}))
+    return Costs(**values)
+
+
+def _checked(path: Path, part: str, names: tuple[str, ...], values: Any) -> dict[str, float]:
     if not isinstance(values, dict):
-        raise PlanError(f"{path} is damaged: costs is no table", hint=HINT)
+        raise PlanError(f"{path} is damaged: {part} is no table", hint=HINT)
     for name, value in values.items():
-        if name not in NAMES:
-            raise PlanError(f"{path}: there is no cost {name}", hint=f"costs are {', '.join(NAMES)}")
+        if name not in names:
+            raise PlanError(f"{path}: there is no cost {name} in [{part}]", hint=f"costs are {', '.join(names)}")
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
@@ -73,19 +88,27 @@ def load(path: Path) -> Costs:
             or not 0 < value <= MOST
         ):
             raise PlanError(f"{path}: {name} is a number above 0, not {value}", hint=HINT)
-    return Costs(**{name: float(value) for name, value in values.items()})
+    return {name: float(value) for name, value in values.items()}
+
+
+def saved(path: Path) -> Costs:
+    """The costs of a file as far as it can be read: what a new measurement adds to."""
+    try:
+        return load(path)
+    except PlanError:
+        return DEFAULT
 
 
 def save(costs: Costs, path: Path, comment: str) -> None:
-    """Write the file atomically."""
+    """Write the file atomically. A part in which all is default is left out: nobody has measured it."""
     lines = [
         f"# {comment}",
-        "# Nanoseconds of one core, except pipeline_us. Remove the file to plan with the defaults.",
+        "# Nanoseconds of one core, microseconds where the name says so. Remove the file to plan with the defaults.",
         f"version = {VERSION}",
-        "",
-        "[costs]",
     ]
-    lines += [f"{name} = {value:.6g}" for name, value in asdict(costs).items()]
+    for part, names in (("costs", LOCAL_NAMES), ("spark", SPARK_NAMES)):
+        if any(getattr(costs, name) != getattr(DEFAULT, name) for name in names):
+            lines += ["", f"[{part}]", *(f"{name} = {getattr(costs, name):.6g}" for name in names)]
     import tempfile
 
     try:

@@ -14,7 +14,7 @@ from tsql.backends import Settings
 from tsql.backends.names import NeverKept, Use
 from tsql.catalog.catalog import Catalog
 from tsql.catalog.definition import Table, TableDefinition
-from tsql.costs import calibrated
+from tsql.costs import costs_for
 from tsql.grammar.script import Piece
 from tsql.kernels.expr.types import Type
 from tsql.kernels.process import forks, garbage
@@ -49,25 +49,31 @@ class Prepared:
     def query(self) -> statements.Query:
         return self.analyze()
 
-    def make_plan(self, settings: Settings, target: str, shards: int | None = None) -> PhysicalPlan:
+    def make_plan(
+        self, settings: Settings, target: str, shards: int | None = None, broadcast_bytes: int | None = None
+    ) -> PhysicalPlan:
         """The physical plan for a target (local, spark), with as many shards as the settings say unless given; made at
-        the first use."""
+        the first use. `broadcast_bytes`: what a machine has room for."""
         if self.physical is None:
             begun = time.perf_counter()
             with garbage.paused(), deep_recursion():
+                costs = costs_for(broadcast_bytes)
                 self.physical = make_plan(
-                    self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated()
+                    self.query.plan, settings, self.query.text, target, shards, self.query.hints, costs
                 )
             if self.keep is not None:
                 self.keep(self.physical)
             self.timings_ms["plan"] = (time.perf_counter() - begun) * 1000
         return self.physical
 
-    def candidates(self, settings: Settings, target: str, shards: int | None = None) -> list[Candidate]:
+    def candidates(
+        self, settings: Settings, target: str, shards: int | None = None, broadcast_bytes: int | None = None
+    ) -> list[Candidate]:
         """The plans that the query could have, the cheapest first."""
         from tsql.planner.candidates import candidates
 
-        return candidates(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
+        costs = costs_for(broadcast_bytes)
+        return candidates(self.query.plan, settings, self.query.text, target, shards, self.query.hints, costs)
 
 
 class PlanCache:

@@ -51,9 +51,15 @@ class QueryRunner:
         """The number of shards that the backend would choose; None leaves it to the settings."""
         return None if self.target == "local" or self.settings.shards else self.backend.shards
 
+    @property
+    def broadcast_bytes(self) -> int | None:
+        """What each machine of the backend has room for; None if that is not known before its cluster starts."""
+        waits = isinstance(self._backend, str) and self.settings.shards
+        return None if self.target == "local" or waits else self.backend.broadcast_bytes
+
     def plan(self, prepared: Prepared, settings: Settings | None = None) -> PhysicalPlan:
         """The plan of a query for the backend, made at the first use."""
-        return prepared.make_plan(settings or self.settings, self.target, self.shards)
+        return prepared.make_plan(settings or self.settings, self.target, self.shards, self.broadcast_bytes)
 
     def relation(self, prepared: Prepared, values: dict[str, Any], *, cached: bool = False) -> Relation:
         """The lazy result of a query, under the current settings. For a `cached` query, the time of its analysis is not
@@ -152,7 +158,7 @@ class QueryRunner:
             if level.startswith("candidates"):
                 from tsql.planner.candidates import listing
 
-                found = prepared.candidates(self.settings, self.target, self.shards)
+                found = prepared.candidates(self.settings, self.target, self.shards, self.broadcast_bytes)
                 return listing(found, int(level.partition(" ")[2] or 0))
             plan = self.plan(prepared)
             if level == "file":

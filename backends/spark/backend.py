@@ -25,6 +25,7 @@ from tsql.backends.spark.wire import Row, decode_batches
 from tsql.planner.physical.movement import Gather
 from tsql.planner.physical.step import PhysicalPlan
 
+LEAST_BROADCAST_BYTES, MOST_BROADCAST_BYTES = 64 << 20, 1 << 30
 WAVE = 4
 """Partitions of a result per core that are collected at a time."""
 
@@ -49,6 +50,15 @@ class SparkBackend(Backend):
     def shards(self) -> int:
         """The default number of shards of a plan: the tasks that the cluster runs at a time."""
         return self.transport.cores
+
+    @property
+    def broadcast_bytes(self) -> int | None:
+        """What each task has room for: a quarter of its part of an executor's memory, within limits."""
+        memory = self.transport.executor_bytes
+        if memory is None:
+            return None
+        tasks = max(1, self.transport.cores // self.transport.executors)
+        return min(max(memory // (4 * tasks), LEAST_BROADCAST_BYTES), MOST_BROADCAST_BYTES)
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan."""

@@ -21,7 +21,8 @@ class Entry:
     "read": rows that each worker computes by itself, from the entries `below` down to whole sources
 
     `facts` are (nullable, bounds) of each column. `late`: columns may be decoded after the first filters. `files`
-    stands for the names of the files of the source."""
+    stands for the names of the files of the source. `some`: `description` is of one file, to which a task adds those of
+    its splits."""
 
     name: str
     kind: str
@@ -29,6 +30,7 @@ class Entry:
     facts: dict[str, Any] = field(default_factory=dict)
     late: bool = False
     files: str = ""
+    some: bool = False
     splits: list[Any] | None = None
     """The splits of a whole source, for an entry below a "read"."""
     below: list[Entry] = field(default_factory=list)

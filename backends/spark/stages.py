@@ -35,7 +35,7 @@ from tsql.backends.spark.heavy import heavy_keys, split_side
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import growing
 from tsql.backends.spark.part import Entry, StagePart, whole
-from tsql.backends.spark.splits import dealt, split_bytes, tasks_for
+from tsql.backends.spark.splits import dealt, decoded_bytes, tasks_for
 from tsql.backends.spark.transport.transport import Given, Rows, TaskWork, Transport
 from tsql.backends.spark.wire import (
     Row,
@@ -54,6 +54,9 @@ from tsql.planner.physical.step import Step
 
 ADAPTED = 4
 """From so many shards per core on, the number of tasks follows what was written. It takes a job more."""
+
+MANY_FILES = 64
+"""Of more files, a task opens those of its own splits only: thousands of workers would list a million files each."""
 
 SENT_BYTES = 1 << 20
 """Blobs of a broadcast up to this size go with the task; larger ones are a broadcast of Spark."""
@@ -263,7 +266,7 @@ class Stages:
         splits = [split for scan in wide for split in sources[id(scan)][1] or ()]
         if any(sources[id(scan)][1] is None for scan in wide) or not splits:
             return self.cut.plan.shards
-        total = sum(split_bytes(split, scan.schema) for scan in wide for split in sources[id(scan)][1])
+        total = sum(decoded_bytes(sources[id(scan)][1], scan.schema) for scan in wide)
         return tasks_for(total, len(splits), self.cut.plan.shards)
 
     def _scanned(self, scan: Scan) -> tuple[Entry, list[Split] | None]:
@@ -280,7 +283,8 @@ class Stages:
             return Entry(scan.name, "table", facts=facts_of(data)), None
         paths = getattr(source, "paths", ())
         files = hashlib.blake2b("\0".join(map(str, paths)).encode(), digest_size=12).hexdigest()
-        entry = Entry(scan.name, "splits", description, facts_of(data), scan.late, files)
+        few = _described_by_split(source, len(paths))
+        entry = Entry(scan.name, "splits", few or description, facts_of(data), scan.late, files, some=few is not None)
         return entry, list(data.splits)
 
     def _scan_rows(self, scan: Scan, splits: list[Split] | None, tasks: int) -> Iterator[tuple[int, Row]]:
@@ -469,6 +473,13 @@ class Stages:
         columns = len(step.schema)
         ordered = sorted(rows, key=lambda row: row[2])
         return [chunk for _, _, place, blob in ordered for chunk in decode_chunks(blob, columns, place)]
+
+
+def _described_by_split(source: Any, files: int) -> dict[str, Any] | None:
+    """What tasks need to open the files of their own splits. None if there are few files, or if the source needs all of
+    them to know its schema."""
+    describe = getattr(source, "describe_some", None)
+    return None if files <= MANY_FILES or describe is None else describe()
 
 
 def _plain(split: Split) -> list[Any]:

@@ -171,10 +171,10 @@ class Task:
                 run,
             )
         assert entry.description is not None
-        source = source_of(self.part.run, entry.description, entry.files)
-        _check_columns(entry, step, source)
         splits = [Split(*one) for one in entry.splits or ()]
         splits += [Split(*one) for _, blob in letters for one in json.loads(bytes(blob))]
+        source = source_of(self.part.run, _description(entry, splits), entry.files)
+        _check_columns(entry, step, source)
         return SplitData(
             source,
             step.schema.names,
@@ -366,6 +366,15 @@ def _chunk_data(step: Step, letters: list[Letter], run: Run) -> ChunkData:
     columns = chunk_columns(step.schema)
     chunks = [chunk for place, blob in letters for chunk in decode_chunks(blob, len(columns), place)]
     return ChunkData(columns, [chunks], run.settings.batch_rows)
+
+
+def _description(entry: Entry, splits: list[Split]) -> dict[str, Any]:
+    """What this task opens."""
+    assert entry.description is not None
+    if not entry.some:
+        return entry.description
+    paths = dict.fromkeys([*entry.description["paths"], *(split.file for split in splits)])
+    return {**entry.description, "paths": list(paths)}
 
 
 def _check_columns(entry: Entry, step: Step, source: Any) -> None:

@@ -33,7 +33,7 @@ def between_machines(choice: Choice, joined: HashJoin, left: logical.Node, right
     for build in dict.fromkeys((joined.build, "right" if joined.kind in ("semi", "anti", "left") else joined.build)):
         this = _built(joined, build)
         built = left if build == "left" else right
-        fits = stats.rows(built) * width(built.schema) <= cost.BROADCAST_BYTES
+        fits = stats.rows(built) * width(built.schema) <= choice.estimator.machine.broadcast_bytes
         if not this.marks and (fits or not joined.keys or joined.is_open):
             options |= broadcast_options(choice, this, built)
     if joined.keys and not joined.is_open:

@@ -70,7 +70,8 @@ MARKING_WORTH, OUTER_MARKING_WORTH = 1.5, 20.0
 its rows. The second value is for a left join, which must keep its pairs until the last row is known."""
 
 BROADCAST_BYTES = 512 << 20
-"""Up to this many bytes of a join's side are held by every machine; beyond, both sides are placed by their keys."""
+"""Up to this many bytes of a join's side are held by every machine; beyond, both sides are placed by their keys. A
+cluster whose memory is known has its own limit (`Costs.broadcast_bytes`)."""
 
 SKEW_BYTES = 4 << 30
 """The larger side of a join of so many bytes is looked through for keys that many rows share."""
@@ -111,7 +112,9 @@ VARCHAR_BYTES = 24
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds of one core, except `pipeline_us`: the cost of another pipeline before its first row."""
+    """Nanoseconds of one core, except `pipeline_us`: the cost of another pipeline before its first row.
+
+    Those in `SPARK_NAMES` are of a cluster: `tsql calibrate --backend spark` measures them."""
 
     scan_byte_ns: float = 0.15
     """Reading a byte of a column."""
@@ -127,17 +130,25 @@ class Costs:
     """Hashing a row and writing it to its shard, between the cores of a machine."""
     sort_ns: float = 6.0
     """Sorting, per row and level: n rows have log2(n) levels."""
-    global_byte_ns: float = 10.0
-    """Moving a byte between machines."""
     pipeline_us: float = 300.0
+    global_byte_ns: float = 10.0
+    """Moving a byte between machines: one core on each side writes and reads it."""
+    broadcast_byte_ns: float = 11.0
+    """Collecting a byte and sending it to every machine. Machines pass it on, so their number hardly matters."""
     stage_us: float = 60_000.0
-    """Another stage of a Spark job."""
+    """Another stage of a Spark job, with a task on each core."""
+    task_us: float = 20_000.0
+    """Another task of a stage, for the core that runs it."""
     job_us: float = 60_000.0
     """Another Spark job, beside the stage that it has."""
+    broadcast_bytes: float | None = None
+    """`BROADCAST_BYTES` of a cluster whose memory is known. Not measured."""
 
 
 DEFAULT = Costs()
-NAMES = tuple(field.name for field in fields(Costs))
+SPARK_NAMES = ("global_byte_ns", "broadcast_byte_ns", "stage_us", "task_us", "job_us")
+LOCAL_NAMES = tuple(field.name for field in fields(Costs) if field.name not in (*SPARK_NAMES, "broadcast_bytes"))
+NAMES = (*LOCAL_NAMES, *SPARK_NAMES)
 
 
 def probe_row(table_rows: float) -> float:

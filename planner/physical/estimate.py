@@ -100,6 +100,12 @@ class Machine:
     is_cluster: bool = False
     """Whether the shards are on several machines."""
 
+    @property
+    def broadcast_bytes(self) -> float:
+        """What a machine may hold of a join's side."""
+        known = self.costs.broadcast_bytes
+        return cost.BROADCAST_BYTES if known is None else known
+
     def work(self, cpu_ns: float, shards: int, memory_bytes: float = 0.0, breaks: bool = False) -> Cost:
         """Work that the shards of a step share. A pipeline breaker starts another pipeline."""
         start = self.costs.pipeline_us * 1000 if breaks else 0.0

@@ -80,9 +80,11 @@ class Movement(Step):
         work = machine.work(below.rows * copies * machine.costs.move_ns, below.properties.shards, moved, breaks=True)
         if self.scope == "local":
             return work + Cost(local_bytes=moved)
+        # The first task of each core is part of what a stage costs.
+        further = max(0, -(-(self.shards or machine.shards) // machine.shards) - 1)
         return work + Cost(
             moved * machine.costs.global_byte_ns / max(1, min(below.properties.shards, machine.shards))
-            + machine.costs.stage_us * 1000,
+            + (machine.costs.stage_us + further * machine.costs.task_us) * 1000,
             global_bytes=moved,
         )
 
@@ -164,8 +166,13 @@ class Broadcast(Movement):
         if self.scope == "local" or self.how == "read":
             # The shards share one copy, or each computes its own.
             return Cost()
-        found = super().expected_cost(given, rows, properties, machine)
-        return found if self.how == "send" else found + Cost(machine.costs.job_us * 1000)
+        (below,) = given
+        moved = below.rows * width(self.schema)
+        # The driver sends one copy, and machines pass it on to each other.
+        sent = moved * machine.costs.broadcast_byte_ns
+        if self.how != "send":
+            sent += (machine.costs.stage_us + machine.costs.job_us) * 1000
+        return Cost(sent, memory_bytes=moved * properties.shards, global_bytes=moved * properties.shards)
 
     def copies(self, properties: Properties) -> int:
         return properties.shards

@@ -14,7 +14,7 @@ from tsql.cli.calibrate import measure
 from tsql.cli.command import main
 from tsql.costs import calibrated, cost_file, load, save
 from tsql.kernels.expr.errors import PlanError
-from tsql.planner.cost.constants import DEFAULT, NAMES
+from tsql.planner.cost.constants import DEFAULT, LOCAL_NAMES
 
 
 @pytest.fixture
@@ -66,6 +66,11 @@ def test_plans_follow_the_file(home: Path) -> None:
         ("version = 2\n", "is not of version 1"),
         ("version = 1\ncosts = 3\n", "costs is no table"),
         ("version = 1\n[costs]\nspeed = 1\n", "there is no cost speed"),
+        ("version = 1\nspark = 3\n", "spark is no table"),
+        ("version = 1\n[spark]\nspeed = 1\n", "there is no cost speed in [spark]"),
+        ("version = 1\n[spark]\ngroup_ns = 1\n", "there is no cost group_ns in [spark]"),
+        ("version = 1\n[costs]\nbroadcast_bytes = 1\n", "there is no cost broadcast_bytes"),
+        ("version = 1\n[spark]\ntask_us = -1\n", "task_us is a number above 0, not -1"),
         ("version = 1\n[costs]\ngroup_ns = 0\n", "group_ns is a number above 0, not 0"),
         ("version = 1\n[costs]\ngroup_ns = nan\n", "group_ns is a number above 0, not nan"),
         ("version = 1\n[costs]\ngroup_ns = 'much'\n", "group_ns is a number above 0, not much"),
@@ -96,11 +101,45 @@ def test_a_file_may_name_some_costs_only(home: Path) -> None:
     assert calibrated() == replace(DEFAULT, group_ns=2.0)
 
 
+def test_the_costs_of_a_cluster_are_a_part_of_their_own(home: Path) -> None:
+    costs = replace(DEFAULT, stage_us=1234.5, broadcast_byte_ns=7.0)
+    save(costs, cost_file(), "a cluster")
+    text = cost_file().read_text()
+    assert "[spark]" in text and "[costs]" not in text, "what nobody has measured is not written"
+    assert calibrated() == costs
+    save(replace(costs, group_ns=3.0), cost_file(), "both")
+    text = cost_file().read_text()
+    assert text.index("[costs]") < text.index("group_ns = 3") < text.index("[spark]") < text.index("stage_us = 1234.5")
+    assert calibrated() == replace(costs, group_ns=3.0)
+
+
+def test_a_file_of_an_earlier_version_has_all_costs_in_one_part(home: Path) -> None:
+    cost_file().parent.mkdir(parents=True)
+    cost_file().write_text("version = 1\n[costs]\ngroup_ns = 2\nglobal_byte_ns = 3\n")
+    assert calibrated() == replace(DEFAULT, group_ns=2.0, global_byte_ns=3.0)
+
+
+def test_what_is_not_measured_keeps_its_values(home: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    save(replace(DEFAULT, stage_us=1234.5), cost_file(), "a cluster")
+    monkeypatch.setattr("tsql.cli.calibrate.measure", lambda rows, report: report("group_ns", 3.0))
+    assert main(["calibrate"]) == 0
+    assert calibrated() == replace(DEFAULT, stage_us=1234.5, group_ns=3.0)
+
+    def cluster(session: Any, rows: int, report: Any) -> None:
+        report("task_us", 5.0)
+
+    monkeypatch.setattr("tsql.cli.calibrate_spark.measure", cluster)
+    assert main(["calibrate", "--backend", "spark=local[1]"]) == 0
+    assert calibrated() == replace(DEFAULT, stage_us=1234.5, group_ns=3.0, task_us=5.0)
+    assert main(["calibrate", "--backend", "interp"]) == 2
+    assert "costs are measured on local or spark[=MASTER], not on interp" in capfd.readouterr().err
+
+
 def test_every_cost_is_measured() -> None:
     seen: dict[str, float] = {}
     found = measure(rows=20_000, runs=1, report=seen.__setitem__)
-    assert set(seen) == set(NAMES) - {"global_byte_ns"}, "what moves between machines is not measured on one"
-    assert all(0 < value < 1e9 for value in asdict(found).values())
+    assert set(seen) == set(LOCAL_NAMES), "what moves between machines is not measured on one"
+    assert all(0 < value < 1e9 for name, value in asdict(found).items() if name != "broadcast_bytes")
     assert {name: value for name, value in asdict(found).items() if name in seen} == seen
 
 

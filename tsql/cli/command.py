@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tsql
@@ -127,13 +128,16 @@ def _parser() -> argparse.ArgumentParser:
     command("shell", _shell, "an interactive shell; reads a script where stdin is no terminal")
 
     calibrate = command(
-        "calibrate", _calibrate, "measure what work costs on this machine, for the planner", session=False
+        "calibrate", _calibrate, "measure what work costs on this machine or a cluster, for the planner", session=False
+    )
+    calibrate.add_argument(
+        "--backend", default="local", metavar="NAME", help="local (default), or spark[=MASTER] for a cluster"
     )
     calibrate.add_argument(
         "--rows",
         type=_positive,
         metavar="N",
-        help="rows of the tables that are timed (default: 2,000,000; at least 100,000)",
+        help="rows of the tables that are timed (default: 2,000,000, on Spark 4,000,000; at least 100,000)",
     )
     calibrate.add_argument("--dry-run", action="store_true", help="print what was measured, and keep nothing")
 
@@ -386,20 +390,35 @@ def _shell(arguments: Any) -> int:
 
 
 def _calibrate(arguments: Any) -> int:
-    from tsql.cli.calibrate import ROWS, measure
-    from tsql.costs import cost_file, save
+    from tsql.cli import calibrate, calibrate_spark
+    from tsql.costs import cost_file, save, saved
     from tsql.planner.cost.constants import DEFAULT
 
+    kind = arguments.backend.partition("=")[0]
+    if kind not in ("local", "spark"):
+        raise UsageError(f"costs are measured on local or spark[=MASTER], not on {arguments.backend}")
     if arguments.rows is not None and arguments.rows < 100_000:
         raise UsageError("fewer than 100,000 rows are no measure")
 
-    def report(name: str, value: float) -> None:
-        print(f"{name:<14} {value:>10.2f}   (default {getattr(DEFAULT, name):.2f})", flush=True)
+    measured: dict[str, float] = {}
 
-    costs = measure(arguments.rows or ROWS, report=report)
+    def report(name: str, value: float) -> None:
+        measured[name] = value
+        print(f"{name:<17} {value:>10.2f}   (default {getattr(DEFAULT, name):.2f})", flush=True)
+
+    if kind == "local":
+        calibrate.measure(arguments.rows or calibrate.ROWS, report=report)
+    else:
+        with Session(arguments.backend) as session:
+            calibrate_spark.measure(session, arguments.rows or calibrate_spark.ROWS, report=report)
     if not arguments.dry_run:
         path = cost_file()
-        save(costs, path, f"Measured by tsql {tsql.__version__} calibrate, {time.strftime('%Y-%m-%d %H:%M')}.")
+        # What was not measured now keeps its values.
+        save(
+            replace(saved(path), **measured),
+            path,
+            f"Measured by tsql {tsql.__version__} calibrate, {time.strftime('%Y-%m-%d %H:%M')}.",
+        )
         print(f"written to {path}")
     return 0
 

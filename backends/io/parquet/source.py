@@ -41,6 +41,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from io import FileIO
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -56,13 +57,13 @@ from tsql.backends.io.parquet.footer import Footer, read_footer
 from tsql.backends.io.parquet.forms import ColumnForm, column_form, is_ours
 from tsql.backends.io.parquet.lanes import LaneReader
 from tsql.backends.io.parquet.pages import ChunkReader, UnknownPages, read_all
-from tsql.backends.io.parquet.statistics import chunk_bounds, dictionary_values, fold, small_dictionary
+from tsql.backends.io.parquet.statistics import chunk_bounds, dictionary_values, fold, quick_bounds, small_dictionary
 from tsql.backends.io.prune import Bounds, columns_of, may_match
 from tsql.backends.io.text import from_stored
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
-from tsql.kernels.expr.types import DECIMAL, Type, common_type
+from tsql.kernels.expr.types import BIGINT, DATE, DECIMAL, VARCHAR, Type, common_type
 from tsql.kernels.process import forks
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65_536
 OPEN_FILES = 8
+FEW_FILES = 64
+"""Of more files, bounds come from pyarrow (`quick_bounds`). Of few, the parsed chunks are needed to read anyway."""
 _SIXTEEN_BYTES = pa.binary(16)
 OPTIONS = ("hive_partitioning", "hive_types_autocast", "union_by_name")
 
@@ -86,9 +89,13 @@ class ParquetFile:
         ]
         self.names = found.names
         self.index = {name.lower(): i for i, name in enumerate(found.names)}
-        self.dictionaries = {i for i, kind in enumerate(self.types) if kind.is_string and small_dictionary(footer, i)}
         if len(set(footer.schema.names)) != len(footer.schema.names):
             raise SourceError(f"{footer.path}: two columns of this Parquet file have the same name")
+
+    @cached_property
+    def dictionaries(self) -> set[int]:
+        """The columns of strings with few values. Only readers ask: it takes half as long as all else of a footer."""
+        return {i for i, kind in enumerate(self.types) if kind.is_string and small_dictionary(self.footer, i)}
 
     def form(self, index: int) -> ColumnForm | None:
         """How our decoder reads a column; None if pyarrow reads it."""
@@ -282,6 +289,24 @@ class ParquetSource:
     def describe(self) -> dict[str, Any]:
         return {"kind": "parquet", "paths": list(self.patterns), "options": dict(self.options)}
 
+    def describe_some(self) -> dict[str, Any] | None:
+        """The description of the first file alone. A source of it and any others of the files has the same schema, so a
+        task that reads a few of very many files need not list and open all of them. None if that is not certain: the
+        type of a partition may depend on the values of all files."""
+        options, types = dict(self.options), self.partitions.types
+        if options.get("union_by_name", False) or len(set(self.paths)) != len(self.paths):
+            return None
+        if not types:
+            options["hive_partitioning"] = False
+        elif all(kind == VARCHAR for kind in types.values()):
+            options["hive_types_autocast"] = False
+        elif any(
+            kind not in (BIGINT, DATE) or self.partitions.values[self.paths[0]][name] is None
+            for name, kind in types.items()
+        ):
+            return None
+        return {"kind": "parquet", "paths": [self.paths[0]], "options": options}
+
     def _schema(self) -> Schema:
         found: dict[str, Field] = {}
         for path in self.paths if self.may_lack_columns else self.paths[:1]:
@@ -387,7 +412,8 @@ class ParquetSource:
             elif file.types[position] != self.schema[name].type:
                 found = [Bounds(None, None, None, rows) for rows in groups]
             else:
-                found = chunk_bounds(file.footer, position, file.types[position])
+                bounds = chunk_bounds if len(self.paths) <= FEW_FILES else quick_bounds
+                found = bounds(file.footer, position, file.types[position])
             self._bounds[key] = found
         return self._bounds[key]
 

@@ -18,6 +18,7 @@ from tsql.kernels.expr.types import Type
 
 _BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE, _BYTES, _FIXED = 0, 1, 2, 4, 5, 6, 7
 _NUMBERS = {_BOOLEAN: "<?", _INT32: "<i", _INT64: "<q", _FLOAT: "<f", _DOUBLE: "<d"}
+_QUICK = ("INT32", "INT64", "FLOAT", "DOUBLE")
 _DICTIONARY_ENCODINGS = {2, 8}
 
 
@@ -33,6 +34,26 @@ def chunk_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
             if low is None or high is None or _wrong_order(low, high):
                 low = high = None
         found.append(Bounds(low, high, chunk.nulls, chunk.values))
+    return found
+
+
+def quick_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
+    """The same for a source of many files. Of numbers, pyarrow's statistics are used, so the chunks of all columns need
+    not be parsed, which takes much longer. pyarrow leaves out statistics that it does not trust."""
+    arrow, leaf = footer.schema.field(index).type, footer.leaves[index]
+    metadata, found = footer.metadata, []
+    for number in range(metadata.num_row_groups):
+        chunk = None if leaf is None else metadata.row_group(number).column(leaf)
+        if chunk is None or chunk.physical_type not in _QUICK or kind.is_unsigned:
+            return chunk_bounds(footer, index, kind)
+        known = chunk.statistics
+        nulls = known.null_count if known is not None and known.has_null_count else None
+        low = high = None
+        if known is not None and known.has_min_max:
+            low, high = _stored(known.min_raw, arrow, kind), _stored(known.max_raw, arrow, kind)
+            if low is None or high is None or _wrong_order(low, high):
+                low = high = None
+        found.append(Bounds(low, high, nulls, chunk.num_values))
     return found
 
 

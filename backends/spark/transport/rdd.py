@@ -31,6 +31,10 @@ PARTITIONER = 0x7473716C
 """Equal partitioners let Spark join several shuffles partition by partition. This number stands for "by shard"."""
 
 
+LEAST_OVERHEAD_MB = 384
+"""Spark gives an executor at least this much outside of its heap."""
+
+
 class RowSerializer(FramedSerializer):
     """Rows of the wire as length and bytes. `moves`: the shard stands before each of them, for a shuffle."""
 
@@ -155,6 +159,19 @@ class RddTransport(Transport):
 
     def _look(self, names: tuple[str, ...]) -> list[str]:
         return self.context.parallelize(range(self.cores), self.cores).mapPartitions(looked_rows(names)).collect()
+
+    @property
+    def executor_bytes(self) -> int | None:
+        scala, conf = self.context._jsc.sc(), self.context.getConf()
+        if scala.isLocal():
+            # Tasks run in the driver, whose memory other things use too.
+            return None
+        heap = scala.executorMemory()
+        asked = conf.get("spark.executor.memoryOverhead")
+        factor = float(conf.get("spark.executor.memoryOverheadFactor", "0.1"))
+        to_mb = self.context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb
+        overhead = max(LEAST_OVERHEAD_MB, int(heap * factor)) if asked is None else to_mb(asked)
+        return (heap + overhead) << 20
 
     def given(self, tasks: list[list[Row]]) -> Read:
         rdd = self.context.parallelize(tasks, len(tasks))

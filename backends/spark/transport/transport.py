@@ -68,6 +68,11 @@ class Transport(ABC):
         """The number of executors, at least 1."""
         ...
 
+    @property
+    def executor_bytes(self) -> int | None:
+        """The memory of an executor, with what is outside of its heap; None if that is not known."""
+        return None
+
     @abstractmethod
     def given(self, tasks: list[list[Row]]) -> Rows:
         """Rows of the driver, a partition per list."""

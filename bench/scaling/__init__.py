@@ -1,0 +1,1 @@
+"""What the driver does at scale: measured (`driver.py`, `launch.py`) and simulated (`simulate.py`, `cases.py`)."""
