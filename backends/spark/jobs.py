@@ -41,6 +41,10 @@ class Jobs:
                 found.setdefault(row[1], []).append(row)
         return found
 
+    def raw(self, rows: Rows) -> list[Row]:
+        """All rows, with those that are about the run."""
+        return list(self._wait(_Action(partial(self._rows, rows, list(range(self.transport.partitions(rows)))))))
+
     def act(self, work: Callable[[], Any]) -> Any:
         """What an action gives that sets the job group by itself."""
         self.run.check()

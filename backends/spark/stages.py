@@ -30,6 +30,7 @@ from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
 from tsql.backends.spark.arranged import chosen, decode_sample, encode_boundaries
 from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.datasets import ClusterDataset
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import growing
@@ -185,10 +186,10 @@ class Stages:
         """Entries of a part, the rows that are in partitions already, those of the driver, and those for all tasks."""
         if self.lazy and len(steps) == 1 and isinstance(steps[0], Arrange):
             return [Entry(steps[0].name, "frame")], self._arranged_frame(steps[0]), {}, {}
-        if len(steps) == 1 and isinstance(steps[0], Scan) and isinstance(steps[0].source, FrameSource):
-            (scan,) = steps
-            return [Entry(scan.name, "frame")], self.transport.frame(scan.source.select(scan.columns)), {}, {}
-        scans = [step for step in steps if isinstance(step, Scan) and not isinstance(step.source, FrameSource)]
+        if len(steps) == 1 and _is_there(steps[0]):
+            entry, rows = self._there(steps[0])
+            return [entry], rows, {}, {}
+        scans = [step for step in steps if isinstance(step, Scan) and not _is_there(step)]
         sources = {id(scan): self._scanned(scan) for scan in scans}
         placed = [step for step in steps if self._is_placed(step)]
         tasks = self._tasks(placed, scans, sources)
@@ -215,12 +216,18 @@ class Stages:
             return entries, self.transport.placed(moved, tasks), given, shared
         return entries, self.transport.given([given.get(task, []) for task in range(tasks)]), {}, shared
 
+    def _there(self, scan: Any) -> tuple[Entry, Rows]:
+        """Rows that are in the cluster already: of a DataFrame, or of a dataset."""
+        if isinstance(scan.source, ClusterDataset):
+            return scan.source.entry(scan.name), self.transport.again(scan.source.rows())
+        return Entry(scan.name, "frame"), self.transport.frame(scan.source.select(scan.columns))
+
     def _is_placed(self, step: Step) -> bool:
         """Whether the rows of an entry come out of other tasks."""
         if isinstance(step, Broadcast):
             return False
         if isinstance(step, Scan):
-            return isinstance(step.source, FrameSource)
+            return _is_there(step)
         return self.cut.in_tasks[id(step)] or self.lazy or self._depends_on_tasks(step)
 
     def _depends_on_tasks(self, step: Step) -> bool:
@@ -353,15 +360,15 @@ class Stages:
         return self.transport.arranged(rows, work, plan, step.keys, step.shards or plan.shards)
 
     def _framed(self, scan: Scan) -> Rows:
-        """A DataFrame that meets other inputs: its rows become blobs first."""
-        rows = self.transport.frame(scan.source.select(scan.columns))
+        """Rows of a DataFrame or a dataset that meet other inputs: they become blobs of this plan first."""
+        entry, rows = self._there(scan)
         self.count += 1
         part = StagePart(
             stage=self.count,
             top=scan.name,
             movement=None,
             targets=self.cut.plan.shards,
-            entries=[Entry(scan.name, "frame")],
+            entries=[entry],
             **self.common,
         )
         found = self.transport.computed(rows, TaskWork(part.encode(), {}, {}))
@@ -417,6 +424,10 @@ class Stages:
         columns = len(step.schema)
         ordered = sorted(rows, key=lambda row: row[2])
         return [chunk for _, _, place, blob in ordered for chunk in decode_chunks(blob, columns, place)]
+
+
+def _is_there(step: Step) -> bool:
+    return isinstance(step, Scan) and isinstance(step.source, FrameSource | ClusterDataset)
 
 
 def _plain(split: Split) -> list[Any]:

@@ -11,6 +11,7 @@ from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
+from pyspark import RDD, StorageLevel
 
 from tsql.backends.spark.frame import spark_schema
 from tsql.backends.spark.task import Task
@@ -136,6 +137,19 @@ class FrameTransport(Transport):
     def cancel(self, group: str) -> None:
         self.session.sparkContext.cancelJobGroup(group)
 
+    def kept(self, rows: Computed) -> Read:
+        return Read(rows.frame.persist(StorageLevel.MEMORY_AND_DISK), rows.partitions)
+
+    def again(self, kept: Any) -> Read:
+        """Rows that were kept as an RDD become a DataFrame."""
+        if isinstance(kept, Read):
+            return kept
+        rdd: Any = RDD(kept.jrdd, self.session.sparkContext, kept.deserializer).map(_plain_row)
+        return Read(self.session.createDataFrame(rdd, WIRE, verifySchema=False), kept.partitions)
+
+    def forget(self, kept: Read) -> None:
+        kept.frame.unpersist()
+
     def free(self, rows: list[Rows]) -> None:
         """Nothing is kept."""
 
@@ -153,6 +167,10 @@ class SentBlobs:
 
     def destroy(self) -> None:
         """Nothing is kept."""
+
+
+def _plain_row(row: Row) -> tuple[int, str | None, int, bytes]:
+    return row[0], row[1], row[2], bytes(row[3])
 
 
 def _stamped(rows: list[Row], number: int) -> Iterator[Row]:
