@@ -64,6 +64,8 @@ class Run:
     """Counts of rows that the user should be told about (`count`), such as rows in no window."""
     _counting: threading.Lock = field(default_factory=threading.Lock)
     _stop: Stop = field(default_factory=lambda: Stop())
+    activity: str = ""
+    """What a cluster does now, for a progress bar."""
     planning: bool = False
     """Its plan is being made by the thread that waits for the result."""
     _on_cancel: list[Any] = field(default_factory=list)

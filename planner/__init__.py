@@ -45,6 +45,7 @@ def build(
     from tsql.planner.choose.enumerate import Enumerator
     from tsql.planner.choose.late_decoding import mark_late
     from tsql.planner.choose.scan_progress import with_progress
+    from tsql.planner.choose.shard_sizes import size_shards
     from tsql.planner.hints.constraints import constraints
     from tsql.planner.logical.null_assumptions import watched
     from tsql.planner.physical.check import check
@@ -66,6 +67,8 @@ def build(
     if settings.optimizer:
         if scope == "local":
             root = with_progress(root, enumerator.estimator, settings.memory_limit)
+        elif not (wanted.shards or settings.shards):
+            root = size_shards(root, shards, enumerator.estimator)
         root = mark_late(root, enumerator.estimator)
     if relied.on:
         root = with_filled(root)

@@ -269,6 +269,11 @@ class Relation:
         return None if self._last is None else self._last.progress
 
     @property
+    def activity(self) -> str:
+        """What a cluster does for the run now: its stage and tasks. Empty on other backends."""
+        return "" if self._last is None else self._last.activity
+
+    @property
     def timings(self) -> dict[str, float]:
         """Milliseconds of the stages of the latest run."""
         return {} if self._last is None else dict(self._last.timings_ms)

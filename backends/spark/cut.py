@@ -33,8 +33,9 @@ class Cut:
             )
         self.rounds = loose_tables(plan.root)
         check_rounds(plan, self.in_tasks)
-        self.properties = task_properties(plan, self.in_tasks)
+        self.properties = task_properties(plan)
         check_scopes(plan, self.properties)
+        check_scopes(plan, self.properties_inside())
 
     def entries(self, top: Step, on_driver: bool = False) -> list[Step]:
         """The steps whose rows enter the part that ends with `top`. `top` is one of them if it computes nothing
@@ -47,7 +48,7 @@ class Cut:
             if id(step) in seen:
                 continue
             seen.add(id(step))
-            if self._enters(step, on_driver):
+            if self._enters(step, on_driver) or self._is_alone(step, top, on_driver):
                 found[id(step)] = step
             else:
                 stack.extend(reversed(step.inputs))
@@ -56,8 +57,32 @@ class Cut:
     def _enters(self, step: Step, on_driver: bool) -> bool:
         if on_driver:
             return self.in_tasks[id(step)] or (isinstance(step, Gather) and self.in_tasks[id(step.inputs[0])])
-        # The rounds of a recursion run where the recursion does.
-        return isinstance(step, Scan) or crosses(step) or not (self.in_tasks[id(step)] or self.rounds[id(step)])
+        if isinstance(step, Scan) or crosses(step):
+            return True
+        # Rows of the driver are divided by scope=local in the task that gets them. The rounds of a recursion run where
+        # the recursion does.
+        return not (self.in_tasks[id(step)] or isinstance(step, Movement) or self.rounds[id(step)])
+
+    def properties_inside(self) -> dict[int, Properties]:
+        """Properties of the rows that one task has, in the shards of movement with scope=local. What enters a part is
+        in one shard of these, or for all of them if it is broadcast."""
+        found: dict[int, Properties] = {}
+        for step in self.plan.root.walk():
+            outside = self.properties[id(step)]
+            if not self._enters(step, on_driver=False):
+                found[id(step)] = step.provides(tuple(found[id(i)] for i in step.inputs), self.plan.shards)
+            elif outside.replicated:
+                found[id(step)] = Properties(self.plan.shards, replicated="local", key=outside.key)
+            else:
+                found[id(step)] = Properties(1, key=outside.key, order=outside.order)
+        return found
+
+    def _is_alone(self, step: Step, top: Step, on_driver: bool) -> bool:
+        """Whether a step has its rows in one shard, and the part has several. In each of them, it would count, cut and
+        sort what it finds there."""
+        if on_driver or not self.in_tasks[id(step)]:
+            return False
+        return self.properties[id(step)].shards == 1 and self.properties[id(top)].shards > 1
 
     def shards(self, step: Step) -> int:
         """The number of shards that the rows of an entry are spread over."""
@@ -85,13 +110,13 @@ def crosses(step: Step) -> bool:
     return isinstance(step, Movement) and step.scope == "global"
 
 
-def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, Properties]:
-    """Properties over all tasks. Movement with scope=local stays inside each task, so it places nothing. A broadcast
-    reaches every task of its stage, however few shards it names."""
+def task_properties(plan: PhysicalPlan) -> dict[int, Properties]:
+    """Properties over all tasks. Movement with scope=local stays inside each task, or on the driver, so it places
+    nothing. A broadcast reaches every task of its stage, however few shards it names."""
     found: dict[int, Properties] = {}
     for step in plan.root.walk():
         given = tuple(found[id(i)] for i in step.inputs)
-        if isinstance(step, Movement) and step.scope == "local" and in_tasks[id(step)]:
+        if isinstance(step, Movement) and step.scope == "local":
             found[id(step)] = replace(given[0], order=())
         else:
             found[id(step)] = step.provides(given, plan.shards)

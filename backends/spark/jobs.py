@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,6 +17,8 @@ from tsql.backends.spark.transport.transport import Rows, Transport
 from tsql.backends.spark.wire import Row, about, decode_error
 
 WAIT_SECONDS = 0.02
+ASK_SECONDS = 0.3
+"""How often the cluster is asked how far it has come."""
 
 
 class Jobs:
@@ -44,6 +47,10 @@ class Jobs:
     def raw(self, rows: Rows) -> list[Row]:
         """All rows, with those that are about the run."""
         return list(self._wait(_Action(partial(self._rows, rows, list(range(self.transport.partitions(rows)))))))
+
+    def written(self, several: list[Rows], shards: int) -> int | None:
+        """The bytes that stages send to so many shards: runs them."""
+        return self.act(partial(self.transport.written, several, shards, self.group))
 
     def act(self, work: Callable[[], Any]) -> Any:
         """What an action gives that sets the job group by itself."""
@@ -76,6 +83,7 @@ class Jobs:
         return _Action(partial(self._rows, rows, which))
 
     def _wait(self, action: _Action) -> Any:
+        asked = time.perf_counter()
         try:
             while True:
                 try:
@@ -83,6 +91,9 @@ class Jobs:
                     break
                 except queue.Empty:
                     self.run.check()
+                if time.perf_counter() - asked > ASK_SECONDS:
+                    self._look()
+                    asked = time.perf_counter()
         except BaseException:
             self.cancel()
             raise
@@ -90,6 +101,15 @@ class Jobs:
             self.run.check()
             raise translated(found)
         return found
+
+    def _look(self) -> None:
+        """Ask the cluster how far it has come."""
+        found = self.transport.activity(self.group)
+        if found is not None:
+            self.run.activity = str(found)
+            if self.run.total_rows:
+                share = found.done_tasks / max(1, found.tasks)
+                self.run.done_rows = max(self.run.done_rows, int(share * self.run.total_rows))
 
     def sorted_out(self, found: list[Row]) -> list[Row]:
         """The rows that belong to steps. Raises the first error among the others."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 from typing import Any
 
+from tsql.backends import Settings
 from tsql.backends.io import Source
 from tsql.backends.io.open import from_description
 from tsql.backends.local.run.arranging import shard_of
@@ -30,6 +31,9 @@ from tsql.planner.physical.planfile import parse_plan
 from tsql.planner.physical.step import PhysicalPlan, Step
 
 KEPT_PLANS = 64
+KEPT_ENDS = 64
+"""Ends of parts that are kept of a plan."""
+
 KEPT_SOURCES = 32
 KEPT_RUNS = 2
 """Rows for all tasks are kept for this many runs: the tasks of two queries may take turns."""
@@ -45,36 +49,52 @@ class LoadedPart:
 
     plan: PhysicalPlan
     steps: dict[str, Step]
-    kernels: Kernels = field(default_factory=Kernels)
+    kernels: dict[tuple[Any, ...], Kernels] = field(default_factory=dict)
     ends: dict[tuple[str, Any], Step] = field(default_factory=dict)
     """Steps that were made here, behind those of the plan. Kept, since graphs of pipelines are found by the identity of
     their last step."""
 
+    def kernels_for(self, end: tuple[Any, ...], settings: Settings) -> Kernels:
+        """The kernels of the part that ends so, for these settings. The size of chunks, and whether they may be left
+        open, is a part of the code: a task that spills cannot use the kernels of one that does not. A step in two parts
+        may have other users in each, and another number of shards."""
+        key = (
+            end,
+            settings.memory_limit,
+            settings.spill_after,
+            settings.threads,
+            settings.batch_rows,
+            settings.equal_hashes,
+        )
+        return self._ended(self.kernels, key, Kernels)
+
+    def _ended(self, cache: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
+        """What is kept under a key. The oldest gives way: the ranges of an ORDER BY may differ in each run."""
+        if key not in cache:
+            while len(cache) >= KEPT_ENDS:
+                cache.pop(next(iter(cache)))
+            cache[key] = make()
+        return cache[key]
+
     def gathered(self, top: Step, most: int | None = None) -> Step:
         """The rows of a step in one shard, or the first of them."""
-        key = (top.name, most)
-        if key not in self.ends:
-            gather = Gather((top,), name=f"{top.name} gathered")
-            self.ends[key] = (
-                gather if most is None else Limit((gather,), count=Literal(most, BIGINT), name=f"{top.name} first")
-            )
-        return self.ends[key]
+        if most is None:
+            return self._ended(self.ends, (top.name, None), lambda: Gather((top,), name=f"{top.name} gathered"))
+        below = self.gathered(top)
+        count = Literal(most, BIGINT)
+        return self._ended(self.ends, (top.name, most), lambda: Limit((below,), count=count, name=f"{top.name} first"))
 
     def keys_of(self, step: Arrange) -> Step:
         """The keys of the rows that a step arranges."""
-        key = (step.name, "keys")
-        if key not in self.ends:
-            columns = tuple((f"k{number}", k.expr) for number, k in enumerate(step.keys))
-            self.ends[key] = Project((step.inputs[0],), columns=columns, name=f"{step.name} keys")
-        return self.ends[key]
+        columns = tuple((f"k{number}", key.expr) for number, key in enumerate(step.keys))
+        keys = Project((step.inputs[0],), columns=columns, name=f"{step.name} keys")
+        return self._ended(self.ends, (step.name, "keys"), lambda: keys)
 
     def directed(self, step: Arrange, ranges: list[list[Any]], shards: int) -> Step:
         """The rows that a step arranges, in the shards of these ranges."""
-        key = (step.name, json.dumps([ranges, shards]))
-        if key not in self.ends:
-            to = shard_of(step.keys, decode_boundaries(ranges))
-            self.ends[key] = Multicast((step.inputs[0],), scope=step.scope, shards=shards, to=(to,), name=step.name)
-        return self.ends[key]
+        to = shard_of(step.keys, decode_boundaries(ranges))
+        made = Multicast((step.inputs[0],), scope=step.scope, shards=shards, to=(to,), name=step.name)
+        return self._ended(self.ends, (step.name, json.dumps([ranges, shards])), lambda: made)
 
 
 @dataclass(frozen=True)

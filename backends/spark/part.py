@@ -57,6 +57,9 @@ class StagePart:
     parameter_types: dict[str, str]
     settings: dict[str, Any]
     wall_clock: float
+    several: bool = False
+    """A task has whichever shards its rows say, and not the one of its own number."""
+
     one_copy: bool = False
     """The rows are the same on every shard: only those of shard 0 are sent."""
 
@@ -89,6 +92,12 @@ class StagePart:
         return StagePart(
             entries=entries, output=None if output is None else (tuple(output[0]), tuple(output[1])), **data
         )
+
+
+def whole(name: str) -> str:
+    """The name under which the rows of a whole table travel, for an entry below a "read". The same table may be an
+    entry of the part itself, where each task has its own rows of it."""
+    return f"\0{name}"
 
 
 def _entry(data: dict[str, Any]) -> Entry:

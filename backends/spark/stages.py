@@ -29,12 +29,12 @@ from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
 from tsql.backends.spark.arranged import chosen, decode_sample, encode_boundaries
-from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.cut import Cut, crosses
 from tsql.backends.spark.datasets import ClusterDataset
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import growing
-from tsql.backends.spark.part import Entry, StagePart
+from tsql.backends.spark.part import Entry, StagePart, whole
 from tsql.backends.spark.splits import dealt, split_bytes, tasks_for
 from tsql.backends.spark.transport.transport import Given, Rows, TaskWork, Transport
 from tsql.backends.spark.wire import (
@@ -51,6 +51,9 @@ from tsql.planner.physical.movement import Arrange, Broadcast, Gather, Movement
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.values import Values
 from tsql.planner.physical.step import Step
+
+ADAPTED = 4
+"""From so many shards per core on, the number of tasks follows what was written. It takes a job more."""
 
 SENT_BYTES = 1 << 20
 """Blobs of a broadcast up to this size go with the task; larger ones are a broadcast of Spark."""
@@ -167,7 +170,7 @@ class Stages:
     ) -> tuple[Rows, TaskWork]:
         """The rows that enter the stage of `top`, and the work of its tasks."""
         steps = self.cut.entries(top, not self.cut.in_tasks[id(top)])
-        entries, rows, given, shared = self._inputs(steps)
+        entries, rows, given, shared, several = self._inputs(steps)
         self.count += 1
         part = StagePart(
             stage=self.count,
@@ -177,18 +180,20 @@ class Stages:
             entries=entries,
             output=output,
             one_copy=bool(self.cut.properties[id(top)].replicated),
+            several=several,
             **details,
             **self.common,
         )
         return rows, TaskWork(part.encode(), given, shared)
 
-    def _inputs(self, steps: list[Step]) -> tuple[list[Entry], Rows, Given, dict[str, Any]]:
-        """Entries of a part, the rows that are in partitions already, those of the driver, and those for all tasks."""
+    def _inputs(self, steps: list[Step]) -> tuple[list[Entry], Rows, Given, dict[str, Any], bool]:
+        """Entries of a part, the rows that are in partitions already, those of the driver, those for all tasks, and
+        whether a task has several shards."""
         if self.lazy and len(steps) == 1 and isinstance(steps[0], Arrange):
-            return [Entry(steps[0].name, "frame")], self._arranged_frame(steps[0]), {}, {}
-        if len(steps) == 1 and _is_there(steps[0]):
+            return [Entry(steps[0].name, "frame")], self._arranged_frame(steps[0]), {}, {}, False
+        if len(steps) == 1 and _is_there(steps[0]) and self.cut.shards(steps[0]) > 1:
             entry, rows = self._there(steps[0])
-            return [entry], rows, {}, {}
+            return [entry], rows, {}, {}, False
         scans = [step for step in steps if isinstance(step, Scan) and not _is_there(step)]
         sources = {id(scan): self._scanned(scan) for scan in scans}
         placed = [step for step in steps if self._is_placed(step)]
@@ -203,7 +208,7 @@ class Stages:
                 entries.append(entry)
                 for shard, row in self._scan_rows(step, splits, tasks):
                     given.setdefault(shard, []).append(row)
-            elif isinstance(step, Broadcast):
+            elif isinstance(step, Broadcast) and crosses(step):
                 entries.append(self._broadcast(step, tasks, moved, shared))
             elif self._is_placed(step):
                 entries.append(Entry(step.name, "chunks"))
@@ -213,8 +218,19 @@ class Stages:
                 blobs = self._driven(step)
                 given.setdefault(0, []).extend((0, step.name, n, blob) for n, blob in enumerate(blobs))
         if moved:
-            return entries, self.transport.placed(moved, tasks), given, shared
-        return entries, self.transport.given([given.get(task, []) for task in range(tasks)]), {}, shared
+            fewer = None if given else self._fewer(moved, tasks)
+            return entries, self.transport.placed(moved, tasks, fewer), given, shared, fewer is not None
+        return entries, self.transport.given([given.get(task, []) for task in range(tasks)]), {}, shared, False
+
+    def _fewer(self, moved: list[Rows], shards: int) -> int | None:
+        """The number of tasks for many shards, by what was written to them; None for a task per shard."""
+        if self.lazy or shards < ADAPTED * self.transport.cores:
+            return None
+        bytes = self.jobs.written(moved, shards)
+        if bytes is None:
+            return None
+        tasks = tasks_for(bytes, shards, self.transport.cores)
+        return tasks if tasks < shards else None
 
     def _there(self, scan: Any) -> tuple[Entry, Rows]:
         """Rows that are in the cluster already: of a DataFrame, or of a dataset."""
@@ -224,7 +240,7 @@ class Stages:
 
     def _is_placed(self, step: Step) -> bool:
         """Whether the rows of an entry come out of other tasks."""
-        if isinstance(step, Broadcast):
+        if isinstance(step, Broadcast) and crosses(step):
             return False
         if isinstance(step, Scan):
             return _is_there(step)
@@ -311,7 +327,7 @@ class Stages:
                 continue
             entry, splits = self._scanned(leaf)
             if splits is None:
-                shared[leaf.name] = self._shared(list(encode_batches(self._table_batches(leaf))))
+                shared[whole(leaf.name)] = self._shared(list(encode_batches(self._table_batches(leaf))))
                 below.append(entry)
             else:
                 below.append(Entry(**{**entry.__dict__, "splits": [_plain(split) for split in splits]}))
@@ -367,7 +383,7 @@ class Stages:
             stage=self.count,
             top=scan.name,
             movement=None,
-            targets=self.cut.plan.shards,
+            targets=self.cut.shards(scan),
             entries=[entry],
             **self.common,
         )
@@ -378,18 +394,19 @@ class Stages:
     def _driven(self, step: Step) -> list[Any]:
         """The rows of a step that runs on the driver, as blobs."""
         if id(step) not in self.blobs:
-            self.blobs[id(step)] = list(encode_chunks(self.on_driver(step)))
+            self.blobs[id(step)] = self.on_driver(step)
         return self.blobs[id(step)]
 
     def on_driver(self, step: Step) -> list[Any]:
-        """The rows of a step that runs on the driver: rows of tasks that it needs are collected first."""
+        """The rows of a step that runs on the driver, as blobs: rows of tasks that it needs are collected first."""
         entries = self.cut.entries(step, on_driver=True)
         execution = Execution(self.run, None, inputs=self.collected(entries))
         try:
             with self.cut.plan.deep():
                 lists = execution.chunks(step, 1)
             execution.tell()
-            return [chunk for one in lists for chunk in one]
+            # Spilled rows are gone when the execution is closed.
+            return list(encode_chunks(chunk for one in lists for chunk in one))
         finally:
             execution.close(improves=False)
 

@@ -34,9 +34,14 @@ class Tallies:
 
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
+        self._known: set[tuple[int, int]] = set()
 
     def add(self, told: dict[str, Any]) -> None:
-        self.told.append(told)
+        # Rows that two stages read bring their tally twice.
+        key = (told["stage"], told["shard"])
+        if key not in self._known:
+            self._known.add(key)
+            self.told.append(told)
 
     def tell(self, run: Run) -> None:
         """Add everything to the driver's run."""

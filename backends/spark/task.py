@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from tsql.backends.spark.arranged import encode_boundaries
 from tsql.backends.spark.datasets import chosen
 from tsql.backends.spark.kept import LoadedPart, program_of, settle, shared_rows, source_of
 from tsql.backends.spark.mailbox import Letter, Mailbox
-from tsql.backends.spark.part import Entry, StagePart
+from tsql.backends.spark.part import Entry, StagePart, whole
 from tsql.backends.spark.wire import (
     Row,
     about,
@@ -72,7 +73,7 @@ class Task:
         box = Mailbox(self._most_waiting(), part.settings["temp_directory"] or tempfile.gettempdir())
         failure: TsqlError | None = None
         kept = next((entry for entry in part.entries if entry.kind == "kept"), None)
-        for shard, name, place, blob in (*self.given, *rows):
+        for shard, name, place, blob in chain(self.given, rows):
             if name is not None and kept is not None:
                 # The rows of a dataset have the names of the plan that made them.
                 box.put(self.number, kept.name, place, blob)
@@ -130,7 +131,7 @@ class Task:
 
     def _shards(self, box: Mailbox) -> Iterator[Row]:
         """Runs each shard of the task: its own number, or those that have rows."""
-        shards = {self.number, *box.shards()}
+        shards = set(box.shards()) | (set() if self.part.several else {self.number})
         for shard in sorted(shards):
             if self.part.one_copy and shard != 0:
                 continue
@@ -206,7 +207,7 @@ class Task:
         """Rows that this worker computes once for all tasks of the run."""
 
         def compute() -> list[Chunk]:
-            execution = Execution(run, self.program.kernels, inputs={}, task=0)
+            execution = Execution(run, self.program.kernels_for(("read", entry.name), run.settings), inputs={}, task=0)
             try:
                 for below in entry.below:
                     source = self.program.steps[below.name]
@@ -215,7 +216,12 @@ class Task:
                 with self.program.plan.deep():
                     lists = execution.chunks(step.inputs[0], 1)
                 execution.tell()
-                return [chunk for one in lists for chunk in one]
+                # Spilled rows are gone when the execution is closed.
+                return [
+                    chunk if isinstance(chunk, Chunk) else Chunk(chunk.order, chunk.rows, list(chunk.arrays))
+                    for one in lists
+                    for chunk in one
+                ]
             finally:
                 execution.close(improves=False)
 
@@ -231,7 +237,9 @@ class Task:
         """Run the part for a shard, and send its rows on."""
         begun = time.perf_counter()
         run = self._run(entering_bytes)
-        execution = Execution(run, self.program.kernels, inputs={}, task=shard)
+        part = self.part
+        end = (part.top, part.movement, part.output is None, part.most, part.sample, json.dumps(part.ranges))
+        execution = Execution(run, self.program.kernels_for(end, run.settings), inputs={}, task=shard)
         left = 0
         try:
             execution.inputs.update(data(run, execution))
@@ -335,7 +343,8 @@ def _value(shared: Any) -> list[Any]:
 
 
 def _blobs_of(entry: Entry, shared: dict[str, Any]) -> list[Letter]:
-    return list(enumerate(_value(shared[entry.name]))) if entry.name in shared else []
+    key = whole(entry.name)
+    return list(enumerate(_value(shared[key]))) if key in shared else []
 
 
 def _chunk_data(step: Step, letters: list[Letter], run: Run) -> ChunkData:

@@ -13,11 +13,12 @@ from tsql.planner.choose.join_placement import placed
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.predicates import conjunction
 from tsql.planner.logical.sources import is_portable
 from tsql.planner.physical.enforce import enforce
 from tsql.planner.physical.estimate import width
 from tsql.planner.physical.movement import Broadcast, Gather
-from tsql.planner.physical.operators.join import HashJoin
+from tsql.planner.physical.operators.join import HashJoin, is_range
 from tsql.planner.physical.step import Step
 
 
@@ -29,7 +30,7 @@ def between_machines(choice: Choice, joined: HashJoin, left: logical.Node, right
         return joined
     options: dict[str, Step] = {}
     for build in dict.fromkeys((joined.build, "right" if joined.kind in ("semi", "anti", "left") else joined.build)):
-        this = replace(joined, build=build)
+        this = _built(joined, build)
         built = left if build == "left" else right
         fits = stats.rows(built) * width(built.schema) <= cost.BROADCAST_BYTES
         if not this.marks and (fits or not joined.keys or joined.is_open):
@@ -39,6 +40,16 @@ def between_machines(choice: Choice, joined: HashJoin, left: logical.Node, right
     if options:
         return choice.cheapest(options) if len(options) > 1 else next(iter(options.values()))
     return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
+
+
+def _built(joined: HashJoin, build: str) -> HashJoin:
+    """The join with this side built. A range bounds one number of the built side: where the other side has none, its
+    comparisons are a condition."""
+    at = 0 if build == "left" else 1
+    if build == joined.build or not joined.range or is_range(joined.range, joined.inputs[at].schema):
+        return replace(joined, build=build)
+    parts = (*joined.range, *(() if joined.condition is None else (joined.condition,)))
+    return replace(joined, build=build, range=(), condition=conjunction(parts))
 
 
 def broadcast_options(choice: Choice, joined: HashJoin, built: logical.Node) -> dict[str, Step]:
@@ -56,10 +67,11 @@ def broadcast_options(choice: Choice, joined: HashJoin, built: logical.Node) -> 
 
 
 def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
-    """Moves both sides by one key of each left expression. With `x = a AND x = b`, placing the left side by (x, x)
-    would not show in the plan that its rows meet those placed by (a, b); x alone spreads the rows as well."""
+    """Moves both sides by one key of each left and each right expression. With `x = a AND x = b`, placing the left side
+    by (x, x) would not show in the plan that its rows meet those placed by (a, b); x alone spreads the rows as well."""
     last = {str(key.left): key for key in joined.keys}
-    others = tuple(key for key in joined.keys if key is not last[str(key.left)])
+    last = {str(key.right): key for key in last.values()}
+    others = tuple(key for key in joined.keys if key is not last.get(str(key.right)))
     found = placed(replace(joined, keys=tuple(last.values())), shards, scope)
     if not others:
         return found

@@ -72,6 +72,9 @@ its rows. The second value is for a left join, which must keep its pairs until t
 BROADCAST_BYTES = 512 << 20
 """Up to this many bytes of a join's side are held by every machine; beyond, both sides are placed by their keys."""
 
+SHARD_BYTES = 128 << 20
+"""A shard that rows are moved to should have about so many bytes."""
+
 DECODING = 4.0
 """Columns of files take so many times as long to read as columns in memory. It matters between machines: each of
 several machines may read a file, or each a part of it."""

@@ -4,7 +4,8 @@
 
 `--kind` says what is drawn: `plain` (tests/fuzz/relational.py), `limits` (any LIMIT in subqueries that name outer
 columns), `wide` (tests/fuzz/wide.py), `changes` (statements that change a table, tests/fuzz/changes.py). `--config` is
-a configuration of the corpus, or `parquet`, where the tables are files.
+a configuration of the corpus, or `parquet`, where the tables are files. `spark` and `spark_parquet` run the tasks of
+the Spark backend in this process, with no table small enough for a broadcast in every other schema.
 
 Query `n` of a seed and a kind is always the same: `--only n` runs it alone and prints its tables. What DuckDB refuses,
 or fails at, is left out and counted. A difference counts as DuckDB's own if it agrees with us once its optimizer is
@@ -28,6 +29,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.fuzz.changes import SEPARATOR, ChangeGenerator
 from tests.fuzz.relational import Generator
@@ -35,6 +37,7 @@ from tests.fuzz.schemas import Table, random_tables, script
 from tests.fuzz.wide import WideGenerator
 from tests.slt.engines import CONFIGS
 from tests.slt.render import Result, differing_row, render
+from tests.spark.cluster import InProcess
 
 KINDS: dict[str, tuple[type[Generator], bool]] = {
     "plain": (Generator, False),
@@ -43,8 +46,10 @@ KINDS: dict[str, tuple[type[Generator], bool]] = {
     "wide_limits": (WideGenerator, True),
     "changes": (ChangeGenerator, False),
 }
-PARQUET = "parquet"
+PARQUET, SPARK, SPARK_PARQUET = "parquet", "spark", "spark_parquet"
+OTHERS = (PARQUET, SPARK, SPARK_PARQUET)
 ROWS_PER_GROUP = 7
+SPARK_SETTINGS: tuple[dict[str, Any], ...] = ({}, {"batch_rows": 1, "equal_hashes": True}, {"spill_after": 1})
 
 ORDERED = re.compile(r"\) ordered ORDER BY [^()]*$")
 """A query whose rows have a fixed order: WideGenerator orders them by all columns."""
@@ -75,12 +80,18 @@ class Schema:
         from tsql.kernels.expr.errors import TsqlError
 
         self.tables = random_tables(Random(f"{seed}/schema/{number}")) if tables is None else tables
-        self.error, about = TsqlError, CONFIGS["default" if config == PARQUET else config]
+        self.error, about = TsqlError, CONFIGS["default" if config in OTHERS else config]
         self.reloads = about.reload_plan
         self.load_plan = tsql.load_plan_text
-        self.engine = tsql.connect(backend=about.backend, **about.settings)
+        self.patch = pytest.MonkeyPatch()
+        if config in (SPARK, SPARK_PARQUET):
+            self.engine = tsql.connect(spark=InProcess(3), **SPARK_SETTINGS[number % len(SPARK_SETTINGS)])
+            if number % 2:
+                self.patch.setattr("tsql.planner.cost.constants.BROADCAST_BYTES", -1)
+        else:
+            self.engine = tsql.connect(backend=about.backend, **about.settings)
         self.oracle = duckdb.connect(config={"threads": 1, "memory_limit": "2GB"})
-        self.files = tempfile.TemporaryDirectory() if config == PARQUET else None
+        self.files = tempfile.TemporaryDirectory() if config in (PARQUET, SPARK_PARQUET) else None
         for table in self.tables:
             if about.blocks or stored:
                 self.engine.register(f"{table.name}_arrow", table.data)
@@ -133,6 +144,7 @@ class Schema:
         return differing_row(given.sorted(mode), wanted.sorted(mode), wanted.types)
 
     def close(self) -> None:
+        self.patch.undo()
         self.engine.close()
         self.oracle.close()
         if self.files is not None:
@@ -208,7 +220,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", type=int, help="show and run the query of this number alone")
     parser.add_argument(
         "--config",
-        choices=sorted((*CONFIGS, PARQUET)),
+        choices=sorted((*CONFIGS, *OTHERS)),
         default="default",
         help="a configuration of the corpus, or tables in files",
     )

@@ -19,7 +19,9 @@ def test_queries_over_several_tables(start: int) -> None:
     assert not found, "\n".join(map(str, found))
 
 
-@pytest.mark.parametrize("config", ["no_optimizer", "shards_3", "plan_text", "blocks", "spill", "parquet"])
+@pytest.mark.parametrize(
+    "config", ["no_optimizer", "shards_3", "plan_text", "blocks", "spill", "parquet", "spark", "spark_parquet"]
+)
 def test_queries_under(config: str) -> None:
     found = list(differences(SEED, range(100, 105, step()), config))
     assert not found, "\n".join(map(str, found))

@@ -88,11 +88,16 @@ class InProcess(Transport):
 
         return Moved(compute)
 
-    def placed(self, inputs: list[Moved], shards: int) -> Moved:
+    def written(self, inputs: list[Moved], shards: int, group: str) -> int | None:
+        return sum(len(row[3]) for one in inputs for part in one() for row in part)
+
+    def placed(self, inputs: list[Moved], shards: int, tasks: int | None = None) -> Moved:
+        tasks = tasks or shards
+
         def compute() -> list[list[Row]]:
             # Spark promises no order of what arrives.
             rows = [row for one in reversed(inputs) for part in reversed(one()) for row in part]
-            return [[row for row in rows if row[0] % shards == target] for target in range(shards)]
+            return [[row for row in rows if row[0] * tasks // shards == target] for target in range(tasks)]
 
         return Moved(compute)
 

@@ -93,9 +93,16 @@ QUERIES = {
         "SELECT a.v, b.v AS after FROM t a ASOF LEFT JOIN (SELECT DISTINCT v FROM f WHERE k = 2) b ON a.v <= b.v"
     ),
     "band join": "SELECT count(*), sum(b.v - a.v) FROM t a JOIN f b ON a.k = b.k AND b.v BETWEEN a.v AND a.v + 20",
+    "left join by a band around the right side": (
+        "SELECT i, f.v FROM range(0, 300, 50) s(i) LEFT JOIN f ON i BETWEEN f.v AND f.v + 2 AND f.k <> 1"
+    ),
     "full join": "SELECT a.v, b.v FROM t a FULL JOIN (SELECT v + 100 AS v FROM f WHERE k = 2) b ON a.v = b.v",
     "full join by one column twice": (
         "SELECT a.v, b.v, b.w FROM t a FULL JOIN (SELECT v, v + k AS w FROM f) b ON a.v = b.v AND a.v = b.w"
+    ),
+    "full join of two columns by one": (
+        "SELECT a.k, a.v, b.v FROM t a FULL JOIN (SELECT DISTINCT v FROM f) b ON a.k IS NOT DISTINCT FROM b.v "
+        "AND a.v = b.v"
     ),
     "full join by one sum twice": "SELECT a.k, b.v, b.w FROM (SELECT DISTINCT k FROM t) a "
     "FULL JOIN (SELECT v, v * 2 AS w FROM f) b ON a.k + 1 = b.v + 1 AND a.k + 1 = b.w + 1",

@@ -279,3 +279,67 @@ output one (g, n)
 """
     with pytest.raises(PlanError, match="scope=local moves rows inside one task only"):
         tsql.load_plan_text(text).run(db).arrow()
+
+
+def test_more_shards_than_tasks(db: Any, clicks: Path) -> None:
+    """The files of a shuffle say how many tasks read them."""
+    text = f"""plan version 1
+target spark shards=2
+
+clicks = scan '{clicks}/*.parquet' columns=(ad, id)
+keyed  = rekey clicks key=(id)
+placed = redistribute keyed scope=global shards=16
+groups = aggregate placed by=(id) first=min(ad)
+there  = arrange groups by=(id desc nulls last) scope=global shards=9
+order  = sort there by=(id desc nulls last)
+last   = gather order
+output last (id, first)
+"""
+    found = tsql.load_plan_text(text).run(db).arrow()
+    assert found.column("id").to_pylist() == list(range(11999, -1, -1))
+    assert found.column("first").to_pylist()[:3] == [f"ad {i % 7}" if i % 11 else None for i in (11999, 11998, 11997)]
+
+
+def test_a_large_order_stays_in_partitions(db: Any, clicks: Path) -> None:
+    """ORDER BY of a lazy DataFrame is sorted by several tasks."""
+    frame = db.sql(f"SELECT id, ad FROM '{clicks}/*.parquet' ORDER BY ad DESC NULLS FIRST, id").to_spark()
+    assert frame.rdd.getNumPartitions() > 1
+    expected = tsql.connect().sql(f"SELECT id, ad FROM '{clicks}/*.parquet' ORDER BY ad DESC NULLS FIRST, id")
+    assert [tuple(row) for row in frame.collect()] == expected.fetchall()
+
+
+def test_to_spark_runs_no_job(db: Any, clicks: Path, spark: Any) -> None:
+    """Also where the plan has a broadcast that tasks compute together."""
+    text = f"""plan version 1
+target spark shards=2
+
+clicks = scan '{clicks}/*.parquet' columns=(ad, id)
+named  = scan '{clicks}/part0.parquet' columns=(id)
+other  = project named later=id
+keyed  = rekey other key=(later)
+placed = redistribute keyed scope=global shards=2
+groups = aggregate placed by=(later) n=count(*)
+all    = broadcast groups scope=global shards=2 how=collect
+pairs  = hash_join clicks all kind=inner on=(id = later) build=right
+last   = gather pairs
+output last (id, n)
+"""
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    frame = tsql.load_plan_text(text).run(db).to_spark()
+    assert set(tracker.getJobIdsForGroup(None)) == before
+    assert sorted(tuple(row) for row in frame.collect()) == [(i, 1) for i in range(4000)]
+
+
+def test_progress_tells_stages_and_tasks(db: Any, spark: Any) -> None:
+    def slow(batches: Any) -> Any:
+        import time
+
+        time.sleep(1.5)
+        yield from batches
+
+    db.register("slow", spark.range(0, 4, 1, 4).mapInArrow(slow, "id long"))
+    relation = db.sql("SELECT sum(id) FROM slow")
+    assert relation.fetchall() == [(6,)]
+    assert "stage 1 of 1" in relation.activity and "of 4 tasks" in relation.activity
+    db.unregister("slow")

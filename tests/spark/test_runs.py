@@ -160,3 +160,37 @@ def test_analyze_adds_up_all_tasks(db: Any) -> None:
 def test_what_a_run_leaves(db: Any, cluster: InProcess) -> None:
     db.sql("SELECT k, median(id) FROM big GROUP BY k").fetchall()
     assert cluster.freed == 2
+
+
+MANY = """plan version 1
+target spark shards=3
+
+big    = scan big columns=(id, k)
+keyed  = rekey big key=(id)
+placed = redistribute keyed scope=global shards=40
+groups = aggregate placed by=(id) m=median(k)
+some   = aggregate groups phase=partial by=() n=count(*) s=sum(m)
+one    = gather some
+total  = aggregate one phase=final by=() n=count(*) s=sum(m)
+output total (n, s)
+"""
+
+
+def test_tasks_follow_what_was_written(db: Any, cluster: InProcess, folder: Path) -> None:
+    """Forty shards of few bytes are three tasks; each shard is still computed by itself."""
+    expected = oracle(folder, "SELECT count(*), sum(k) FROM big")
+    assert tsql.load_plan_text(MANY).run(db).fetchall() == expected
+    assert cluster.jobs == [[0, 1, 2]]
+
+
+def test_shards_follow_the_bytes_that_move(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_BYTES", -1)
+    sql = "SELECT a.k, median(b.id) FROM big a JOIN big b ON a.id = b.id GROUP BY a.k"
+    assert "shards=3" in db.sql(sql).plan()
+    monkeypatch.setattr("tsql.planner.cost.constants.SHARD_BYTES", 4000)
+    sides = [line for line in db.sql(sql + " ").plan().splitlines() if "= redistribute" in line]
+    assert len({line.split("shards=")[1] for line in sides[:2]}) == 1
+    assert all(int(line.split("shards=")[1]) > 3 for line in sides[:2])
+    assert "SHARDS" not in db.sql(sql).plan()
+    forced = db.sql(sql.replace("SELECT", "SELECT /*+ SHARDS(5) */")).plan()
+    assert {line.split("shards=")[1] for line in forced.splitlines() if "= redistribute" in line} == {"5"}

@@ -40,7 +40,9 @@ def emit(
     terminal = sys.stdout.isatty()
     # A progress bar on the same screen would be overwritten by the rows that stream past.
     with ProgressBar(
-        lambda: relation.progress, enabled=progress and not (terminal and path is None and kind != "table")
+        lambda: relation.progress,
+        activity=lambda: relation.activity,
+        enabled=progress and not (terminal and path is None and kind != "table"),
     ):
         if kind in MODES:
             return _write_text(path, lambda file: write_mode(relation, kind, file))

@@ -19,13 +19,18 @@ _REFRESH_S = 0.1
 
 
 class ProgressBar:
-    """Shows `progress()` (0 to 1, None: unknown) while the context is active, from half a second on. Off a terminal,
-    on one that cannot redraw a line, or with `enabled` false, it does nothing."""
+    """Shows `progress()` (0 to 1, None: unknown) and what `activity()` says while the context is active, from half a
+    second on. Off a terminal, on one that cannot redraw a line, or with `enabled` false, it does nothing."""
 
     def __init__(
-        self, progress: Callable[[], float | None], *, enabled: bool = True, console: Console | None = None
+        self,
+        progress: Callable[[], float | None],
+        *,
+        activity: Callable[[], str] = str,
+        enabled: bool = True,
+        console: Console | None = None,
     ) -> None:
-        self._progress = progress
+        self._progress, self._activity = progress, activity
         self._console = console
         self._enabled = enabled and (console.is_terminal if console is not None else may_be_terminal(sys.stderr))
         self._done = threading.Event()
@@ -46,9 +51,10 @@ class ProgressBar:
         console = self._console or Console(file=sys.stderr)
         if not console.is_terminal or console.is_dumb_terminal:
             return
-        columns = (TextColumn("running"), BarColumn(), TextColumn("{task.fields[share]}"), TimeElapsedColumn())
+        share, doing = TextColumn("{task.fields[share]}"), TextColumn("{task.fields[doing]}")
+        columns = (TextColumn("running"), BarColumn(), share, TimeElapsedColumn(), doing)
         with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
-            task = bar.add_task("", total=None, share="")
+            task = bar.add_task("", total=None, share="", doing="")
             while True:
                 self._update(bar, task)
                 if self._done.wait(_REFRESH_S):
@@ -58,6 +64,9 @@ class ProgressBar:
         part = self._progress()
         if part is not None:
             bar.update(task, total=1.0, completed=part, share=f"{part:4.0%}")
+        doing = self._activity()
+        if doing:
+            bar.update(task, doing=doing)
         bar.refresh()
 
     def stop(self) -> None:

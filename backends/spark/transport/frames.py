@@ -104,7 +104,7 @@ class FrameTransport(Transport):
         function = partial(run_batches if rows.of_user else run_wire, work.part, work.given, work.shared)
         return Computed(rows.frame.mapInArrow(function, WIRE), rows.partitions)
 
-    def placed(self, inputs: list[Computed], shards: int) -> Read:
+    def placed(self, inputs: list[Computed], shards: int, tasks: int | None = None) -> Read:
         frame = reduce(lambda left, right: left.unionAll(right), [rows.frame for rows in inputs])
         return Read(frame.repartitionById(shards, "shard"), shards)
 

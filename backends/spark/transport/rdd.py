@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import _load_from_socket
 
 from tsql.backends.spark.task import Task
-from tsql.backends.spark.transport.transport import Rows, TaskWork, Transport
+from tsql.backends.spark.transport.transport import Activity, Rows, TaskWork, Transport
 from tsql.backends.spark.wire import Row, header, unpack
 from tsql.kernels.process.quick_dataclass import dataclass
 
@@ -163,7 +163,16 @@ class RddTransport(Transport):
     def computed(self, rows: Read, work: TaskWork) -> Computed:
         return Computed(self.context, rows, work)
 
-    def placed(self, inputs: list[Computed], shards: int) -> Read:
+    def written(self, inputs: list[Computed], shards: int, group: str) -> int | None:
+        self.context.setJobGroup(group, "tsql", interruptOnCancel=True)
+        scala = self.context._jvm.scala.concurrent
+        java = self.context._jsc.sc()
+        # All of them run side by side, then each is awaited. The job that follows finds their files.
+        waiting = [java.submitMapStage(rows.shuffled(shards).rdd().dependencies().head()) for rows in inputs]
+        found = [scala.Await.result(one, scala.duration.Duration.Inf()) for one in waiting]
+        return sum(sum(one.bytesByPartitionId()) for one in found)
+
+    def placed(self, inputs: list[Computed], shards: int, tasks: int | None = None) -> Read:
         pairs = [rows.shuffled(shards) for rows in inputs]
         if len(pairs) > 1:
             gateway = self.context._gateway
@@ -171,7 +180,10 @@ class RddTransport(Transport):
             for number, one in enumerate(pairs):
                 array[number] = one
             pairs = [self.context._jsc.union(array)]
-        return Read(self.context._jvm.PythonRDD.valueOfPair(pairs[0]), RowSerializer(), shards)
+        rows = self.context._jvm.PythonRDD.valueOfPair(pairs[0])
+        if tasks is not None and tasks < shards:
+            return Read(rows.coalesce(tasks), RowSerializer(), tasks)
+        return Read(rows, RowSerializer(), shards)
 
     def together(self, several: list[Computed]) -> Together:
         gateway = self.context._gateway
@@ -192,6 +204,17 @@ class RddTransport(Transport):
         sockets = self.context._jvm.PythonRDD.runJob(self.context._jsc.sc(), rows.plain, partitions)
         with _load_from_socket(sockets, RowSerializer()) as stream:
             yield from stream
+
+    def activity(self, group: str) -> Activity | None:
+        tracker = self.context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        numbers = {number for job in jobs if job is not None for number in job.stageIds}
+        stages = [stage for number in numbers if (stage := tracker.getStageInfo(number)) is not None]
+        if not stages:
+            return None
+        done = sum(stage.numCompletedTasks >= stage.numTasks for stage in stages)
+        tasks = sum(stage.numTasks for stage in stages)
+        return Activity(len(stages), done, tasks, sum(stage.numCompletedTasks for stage in stages))
 
     def cancel(self, group: str) -> None:
         self.context.cancelJobGroup(group)

@@ -29,6 +29,20 @@ class TaskWork:
     shared: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Activity:
+    """How far jobs have come."""
+
+    stages: int
+    done_stages: int
+    tasks: int
+    done_tasks: int
+
+    def __str__(self) -> str:
+        stage = min(self.stages, self.done_stages + 1)
+        return f"stage {stage} of {self.stages}, {self.done_tasks:,} of {self.tasks:,} tasks"
+
+
 class Transport(ABC):
     """Moves rows between tasks, and to the driver."""
 
@@ -60,9 +74,14 @@ class Transport(ABC):
         ...
 
     @abstractmethod
-    def placed(self, inputs: list[Rows], shards: int) -> Rows:
-        """The rows of all inputs, each in the partition of its shard."""
+    def placed(self, inputs: list[Rows], shards: int, tasks: int | None = None) -> Rows:
+        """The rows of all inputs, each in the partition of its shard. With fewer `tasks` than shards, a partition has
+        several shards, one after the other."""
         ...
+
+    def written(self, inputs: list[Rows], shards: int, group: str) -> int | None:
+        """The bytes that the inputs of `placed` send: runs the tasks that compute them. None if nobody knows."""
+        return None
 
     def arranged(self, rows: Rows, work: TaskWork, plan: PhysicalPlan, keys: tuple[SortKey, ...], shards: int) -> Rows:
         """The rows of a plan as a DataFrame that Spark places by ranges of keys. For lazy stages only."""
@@ -87,6 +106,10 @@ class Transport(ABC):
     def collect(self, rows: Rows, partitions: list[int], group: str) -> Iterator[Row]:
         """The rows of these partitions, in their order. The jobs belong to a group that `cancel` ends."""
         ...
+
+    def activity(self, group: str) -> Activity | None:
+        """How far the jobs of a group have come; None if nobody knows."""
+        return None
 
     @abstractmethod
     def cancel(self, group: str) -> None:
