@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from tsql.backends.datasets import Datasets, KeptDataset
 from tsql.backends.io.folders import FolderTarget
 from tsql.backends.run import Run
 from tsql.kernels.expr.schema import Schema
@@ -45,6 +46,14 @@ class Sinks(Protocol):
 
     def save_table(self, plan: PhysicalPlan, run: Run, target: TableTarget) -> int:
         """Store the rows of a plan in a table of the cluster's catalogs. Returns their number."""
+        ...
+
+    def keep(self, plan: PhysicalPlan, run: Run, name: str) -> KeptDataset:
+        """The rows of a plan as a dataset that the cluster keeps, from the first query over it on."""
+        ...
+
+    def datasets(self) -> Datasets:
+        """The datasets that the cluster keeps."""
         ...
 
     def drop_table(self, parts: tuple[str, ...]) -> None:

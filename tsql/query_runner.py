@@ -11,6 +11,7 @@ import pyarrow as pa
 from tsql.backend_choice import check_backend, make_backend, target_of
 from tsql.backends import Backend, Run, Settings
 from tsql.backends.backend import not_on_spark
+from tsql.backends.datasets import Datasets, any_kept
 from tsql.interrupt import Interruptible
 from tsql.kernels.expr.errors import TsqlError
 from tsql.kernels.expr.types import BIGINT
@@ -97,6 +98,11 @@ class QueryRunner:
             start_all=lambda run: self.backend.run_all(plan_for(run), run),
             running=self.running,
         )
+
+    def datasets(self) -> Datasets | None:
+        """What the cluster keeps by name; None if nobody keeps anything, so that no cluster is started to look."""
+        sinks = self.backend.sinks() if any_kept() else None
+        return None if sinks is None else sinks.datasets()
 
     def into(
         self, prepared: Prepared, values: dict[str, Any], write: Callable[[Sinks, PhysicalPlan, Run], int]

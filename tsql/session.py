@@ -57,6 +57,7 @@ class Session:
         if self._queries.target == "spark":
             self.catalog.outer = lambda: self.backend.outer_names()
             self.catalog.sinks = lambda: self.backend.sinks()
+            self.catalog.datasets = self._queries.datasets
         self._scripts = ScriptRunner(self)
         self._plans = self._scripts.plans
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tsql.backends.backend import Backend
+from tsql.backends.datasets import datasets_of
 from tsql.backends.local.kernel_store import KernelStore
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.names import OuterNames
@@ -134,6 +135,7 @@ class SparkBackend(Backend):
         self.kernels.clear()
         if self._ours:
             self._ours = False
+            datasets_of(self.transport.cluster).clear()
             self.spark.stop()
 
 

@@ -47,6 +47,10 @@ class Jobs:
                 found.setdefault(row[1], []).append(row)
         return found
 
+    def raw(self, rows: Rows) -> list[Row]:
+        """All rows, with those that are about the run."""
+        return list(self._wait(_Action(partial(self._rows, rows, list(range(self.transport.partitions(rows)))))))
+
     def written(self, several: list[Rows], shards: int) -> int | None:
         """The bytes that stages send to so many shards: runs them."""
         return self.act(partial(self.transport.written, several, shards, self.group))

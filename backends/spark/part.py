@@ -17,6 +17,7 @@ class Entry:
     "chunks": blobs of rows that a kernel has collected
     "table": blobs of a table in memory
     "frame": batches of a DataFrame, one partition of Spark each
+    "kept": blobs of a dataset, whose `columns` the description names
     "splits": lists of splits of the source that `description` describes
     "read": rows that each worker computes by itself, from the entries `below` down to whole sources
 

@@ -6,19 +6,23 @@ import json
 from typing import Any
 
 from tsql.backends import Run
+from tsql.backends.datasets import Datasets, datasets_of
 from tsql.backends.io.folders import FolderTarget, Written, cannot_write, commit
+from tsql.backends.io.normalize import unique_names
 from tsql.backends.io.whole_files import shared_folder
 from tsql.backends.sinks import TableTarget
 from tsql.backends.spark import tables
 from tsql.backends.spark.arranged import lazily_sorted
 from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.datasets import ClusterDataset
 from tsql.backends.spark.failures import telling
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.transport.frames import FrameTransport
 from tsql.backends.spark.transport.rdd import RddTransport
 from tsql.backends.spark.transport.transport import Transport
-from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.step import PhysicalPlan
 
 
@@ -70,6 +74,33 @@ class SparkSinks:
             return tables.save(self.spark, frame, target)
 
         return int(jobs.act(work))
+
+    def keep(self, plan: PhysicalPlan, run: Run, name: str) -> ClusterDataset:
+        """The rows of a plan as a dataset. Nothing is freed before it is dropped: lost rows are computed again."""
+        jobs = Jobs(self.transport, run)
+        stages = Stages(self.transport, Cut(plan), run, jobs)
+        try:
+            stages.collect_broadcasts(plan.root)
+            kept = self.transport.kept(stages.result())
+        except BaseException:
+            stages.close()
+            raise
+
+        types = (plan.root.schema[column].type for column in plan.columns)
+        schema = Schema(tuple(map(Field, unique_names(list(plan.names)), types)))
+        sources = [step.source for step in plan.root.walk() if isinstance(step, Scan)]
+        return ClusterDataset(
+            name,
+            schema,
+            kept,
+            collect=lambda rows: Jobs(self.transport, Run()).raw(rows),
+            forget=self.transport.forget,
+            close=stages.close,
+            used=[source for source in sources if isinstance(source, ClusterDataset)],
+        )
+
+    def datasets(self) -> Datasets:
+        return datasets_of(self.transport.cluster)
 
     def drop_table(self, parts: tuple[str, ...]) -> None:
         tables.drop(self.spark, parts)

@@ -30,6 +30,7 @@ from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
 from tsql.backends.spark.arranged import chosen, decode_sample, encode_boundaries
 from tsql.backends.spark.cut import Cut, crosses
+from tsql.backends.spark.datasets import ClusterDataset
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.heavy import heavy_keys, split_side
 from tsql.backends.spark.jobs import Jobs
@@ -198,10 +199,10 @@ class Stages:
         whether a task has several shards."""
         if self.lazy and len(steps) == 1 and isinstance(steps[0], Arrange):
             return [Entry(steps[0].name, "frame")], self._arranged_frame(steps[0]), {}, {}, False
-        if len(steps) == 1 and self._is_frame(steps[0]) and self.cut.shards(steps[0]) > 1:
-            (scan,) = steps
-            return [Entry(scan.name, "frame")], self.transport.frame(scan.source.select(scan.columns)), {}, {}, False
-        scans = [step for step in steps if isinstance(step, Scan) and not isinstance(step.source, FrameSource)]
+        if len(steps) == 1 and _is_there(steps[0]) and self.cut.shards(steps[0]) > 1:
+            entry, rows = self._there(steps[0])
+            return [entry], rows, {}, {}, False
+        scans = [step for step in steps if isinstance(step, Scan) and not _is_there(step)]
         sources = {id(scan): self._scanned(scan) for scan in scans}
         placed = [step for step in steps if self._is_placed(step)]
         tasks = self._tasks(placed, scans, sources)
@@ -242,15 +243,18 @@ class Stages:
         tasks = tasks_for(bytes, shards, self.transport.cores)
         return tasks if tasks < shards else None
 
-    def _is_frame(self, step: Step) -> bool:
-        return isinstance(step, Scan) and isinstance(step.source, FrameSource)
+    def _there(self, scan: Any) -> tuple[Entry, Rows]:
+        """Rows that are in the cluster already: of a DataFrame, or of a dataset."""
+        if isinstance(scan.source, ClusterDataset):
+            return scan.source.entry(scan.name), self.transport.again(scan.source.rows())
+        return Entry(scan.name, "frame"), self.transport.frame(scan.source.select(scan.columns))
 
     def _is_placed(self, step: Step) -> bool:
         """Whether the rows of an entry come out of other tasks."""
         if isinstance(step, Broadcast) and crosses(step):
             return False
         if isinstance(step, Scan):
-            return self._is_frame(step)
+            return _is_there(step)
         return self.cut.in_tasks[id(step)] or self.lazy or self._depends_on_tasks(step)
 
     def _depends_on_tasks(self, step: Step) -> bool:
@@ -408,15 +412,15 @@ class Stages:
         return self.transport.arranged(rows, work, plan, step.keys, step.shards or plan.shards)
 
     def _framed(self, scan: Scan) -> Rows:
-        """A DataFrame that meets other inputs: its rows become blobs first."""
-        rows = self.transport.frame(scan.source.select(scan.columns))
+        """Rows of a DataFrame or a dataset that meet other inputs: they become blobs of this plan first."""
+        entry, rows = self._there(scan)
         self.count += 1
         part = StagePart(
             stage=self.count,
             top=scan.name,
             movement=None,
             targets=self.cut.shards(scan),
-            entries=[Entry(scan.name, "frame")],
+            entries=[entry],
             **self.common,
         )
         found = self.transport.computed(rows, TaskWork(part.encode(), {}, {}))
@@ -480,6 +484,10 @@ def _described_by_split(source: Any, files: int) -> dict[str, Any] | None:
     them to know its schema."""
     describe = getattr(source, "describe_some", None)
     return None if files <= MANY_FILES or describe is None else describe()
+
+
+def _is_there(step: Step) -> bool:
+    return isinstance(step, Scan) and isinstance(step.source, FrameSource | ClusterDataset)
 
 
 def _plain(split: Split) -> list[Any]:

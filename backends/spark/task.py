@@ -30,6 +30,7 @@ from tsql.backends.local.run.host import Chunk, machine_limit
 from tsql.backends.local.run.split_data import SplitData
 from tsql.backends.spark import tally
 from tsql.backends.spark.arranged import encode_boundaries
+from tsql.backends.spark.datasets import chosen
 from tsql.backends.spark.kept import LoadedPart, program_of, settle, shared_rows, source_of
 from tsql.backends.spark.mailbox import Letter, Mailbox
 from tsql.backends.spark.part import Entry, StagePart, whole
@@ -71,13 +72,19 @@ class Task:
         part = self.part
         box = Mailbox(self._most_waiting(), part.settings["temp_directory"] or tempfile.gettempdir())
         failure: TsqlError | None = None
+        kept = next((entry for entry in part.entries if entry.kind == "kept"), None)
         for shard, name, place, blob in chain(self.given, rows):
+            if name is not None and kept is not None:
+                # The rows of a dataset have the names of the plan that made them.
+                box.put(self.number, kept.name, place, blob)
+                continue
             if name is not None:
                 box.put(shard, name, place, blob)
                 continue
             told = about(blob)
             if "tally" in told:
-                yield 0, None, 0, blob
+                if kept is None or (kept.description or {})["tells"]:
+                    yield 0, None, 0, blob
             else:
                 failure = failure or decode_error(blob)
         box.close()
@@ -171,6 +178,16 @@ class Task:
                 run,
             )
         assert entry.description is not None
+        if entry.kind == "kept":
+            names = entry.description["columns"]
+            return BatchData(
+                step.schema,
+                entry.facts,
+                lambda: (
+                    (self.number, batch) for _, blob in letters for batch in chosen(blob, names, step.schema.names)
+                ),
+                run,
+            )
         splits = [Split(*one) for one in entry.splits or ()]
         splits += [Split(*one) for _, blob in letters for one in json.loads(bytes(blob))]
         source = source_of(self.part.run, _description(entry, splits), entry.files)

@@ -28,6 +28,21 @@ class Moved:
         return self._found
 
 
+class Kept(Moved):
+    """Rows that stay; `lose` makes the next user compute them again."""
+
+    def __init__(self, rows: Moved):
+        super().__init__(rows)
+        self.rows, self.forgotten, self.times = rows, False, 0
+
+    def __call__(self) -> list[list[Row]]:
+        self.times += self._found is None
+        return super().__call__()
+
+    def lose(self) -> None:
+        self._found = self.rows._found = None
+
+
 class Shared:
     """A broadcast value."""
 
@@ -103,6 +118,15 @@ class InProcess(Transport):
 
     def cancel(self, group: str) -> None:
         pass
+
+    def kept(self, rows: Moved) -> Kept:
+        return Kept(rows)
+
+    def again(self, kept: Kept) -> Kept:
+        return kept
+
+    def forget(self, kept: Kept) -> None:
+        kept.forgotten = True
 
     def free(self, rows: list[Moved]) -> None:
         self.freed += len(rows)

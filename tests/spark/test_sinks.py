@@ -97,6 +97,15 @@ def test_order_and_limit(db: Any, tmp_path: Path) -> None:
     assert len(names) == 3 and found == list(range(10, 400))
 
 
+def test_order_in_ranges(db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that is sorted in several tasks: the files by name have its order."""
+    monkeypatch.setattr("tsql.planner.cost.constants.DRIVER_BYTES", -1)
+    db.sql(f"COPY (SELECT v FROM t ORDER BY v DESC) TO '{tmp_path}/o/' (FORMAT csv)")
+    names = files_in(tmp_path / "o")
+    found = [int(line) for name in names for line in (tmp_path / "o" / name).read_text().split()[1:]]
+    assert len(names) > 1 and found == list(range(399, -1, -1))
+
+
 @pytest.mark.parametrize(
     "query",
     [

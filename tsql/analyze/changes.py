@@ -76,6 +76,12 @@ def find_table(analyzer: Analyzer, node: exp.Expr, verb: str) -> tuple[str, Tabl
             f'"{name}" is a {entry.kind} over files: {verb} needs a table that was made with CREATE TABLE',
             position=position,
         )
+    if analyzer.catalog.dataset(name) is not None:
+        raise CatalogError(
+            f'"{name}" is kept in the cluster and does not change: {verb} needs a table of the session',
+            position=position,
+            hint=f"CREATE OR REPLACE TABLE {name} WITH (target = 'spark') AS .. makes another one",
+        )
     if not isinstance(entry, Table):
         hint = f"CREATE TABLE copy AS SELECT * FROM {name}"
         raise CatalogError(

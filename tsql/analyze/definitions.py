@@ -12,7 +12,7 @@ from tsql.analyze import kinds as statements
 from tsql.analyze.changes import Overlay, empty_like, find_column, find_table, insert
 from tsql.analyze.files import constant, source_for
 from tsql.analyze.names.qualified import WithoutVariables, check_qualified
-from tsql.analyze.outer_tables import create_outer, saved_parts
+from tsql.analyze.outer_tables import check_dataset, create_outer, is_dataset, saved_parts
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.time.streams import create_external, main_name, period_of, with_period
 from tsql.catalog.definition import ColumnDefinition, Key, Macro, Table, TableDefinition, View
@@ -55,6 +55,13 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
         found = _renamed(analyzer, found, columns) if columns else found
         return create_outer(analyzer, outer, found, options, replaces, exists)
     if options is not None:
+        if query is not None and is_dataset(options):
+            if temporary or periods or not with_data:
+                raise analyzer.error("a dataset in the cluster is made with CREATE TABLE .. AS and a query", table)
+            check_dataset(analyzer, options)
+            found = analyzer.query(query, analyzer.parsed.text_after(TokenType.ALIAS))
+            found = _renamed(analyzer, found, columns) if columns else found
+            return statements.KeepDataset(name, found, replaces, exists)
         if query is not None:
             raise analyzer.error("CREATE TABLE reads files WITH (..) or stores the rows of a query, not both", options)
         return create_external(analyzer, "table", table, columns, options, replaces, exists, temporary)

@@ -184,6 +184,17 @@ class SaveTable:
 
 
 @dataclass(frozen=True)
+class KeepDataset:
+    """CREATE TABLE name WITH (target = 'spark') AS query: its rows stay in the cluster."""
+
+    position: int | None = field(default=None, compare=False, kw_only=True)
+    name: str
+    query: Query
+    replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
 class DropSaved:
     """DROP TABLE of tables in the catalogs of the cluster."""
 
@@ -303,6 +314,7 @@ Statement = (
     | CopyTo
     | SaveTable
     | DropSaved
+    | KeepDataset
     | CompilePlan
     | ExecutePlan
     | Prepare

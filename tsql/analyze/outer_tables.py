@@ -82,6 +82,27 @@ def _options(analyzer: Analyzer, options: StreamOptions | None) -> dict[str, str
     return found
 
 
+def is_dataset(options: StreamOptions) -> bool:
+    """Whether WITH (..) says where the rows of a query stay."""
+    return any(option.name.lower() == "target" for option in options.expressions)
+
+
+def check_dataset(analyzer: Analyzer, options: StreamOptions) -> None:
+    """Refuse options of CREATE TABLE t WITH (target = 'spark') AS .. that mean nothing."""
+    for option in options.expressions:
+        if option.name.lower() != "target":
+            raise analyzer.error(f'unknown option "{option.name.lower()}" of a dataset', option, "options are target")
+        value = constant(option.args["value"], analyzer.parsed.source)
+        if value != "spark":
+            raise analyzer.error(f"a dataset stays in the cluster: target is 'spark', not {value!r}", option)
+    if getattr(analyzer.catalog, "sinks", lambda: None)() is None:
+        raise CatalogError(
+            "a dataset stays in the cluster of a session on Spark, and this session has none",
+            position=position_of(options),
+            hint='connect with tsql.connect(backend="spark") or tsql.connect(spark=session)',
+        )
+
+
 def insert_outer(analyzer: Analyzer, node: exp.Insert, parts: tuple[str, ...], query: exp.Expr) -> statements.SaveTable:
     """INSERT INTO db.t [(columns)] [BY NAME] query: the rows as the columns of the table, in their order."""
     for clause, words in (

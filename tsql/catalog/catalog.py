@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tsql.backends.io import Source, remote
 from tsql.backends.io.pipes import Pipe, Pipes, is_fifo
@@ -24,6 +24,7 @@ from tsql.kernels.process import forks
 from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from tsql.backends.datasets import Datasets, KeptDataset
     from tsql.backends.io.csv.rejects import CsvRejects, RejectTables
     from tsql.backends.sinks import Sinks
 
@@ -102,6 +103,8 @@ class Catalog:
         self.database = "memory"
         self.run_plan: Callable[[Any], Any] | None = None
         """Runs a logical plan in the session and returns an Arrow table."""
+        self.datasets: Callable[[], Datasets | None] = lambda: None
+        """What the cluster of the session keeps by name, found behind the names of the catalog."""
         self.sinks: Callable[[], Sinks | None] = lambda: None
         """What the cluster of the session writes."""
         self.outer: Callable[[], OuterNames | None] = lambda: None
@@ -125,6 +128,9 @@ class Catalog:
             return self.lookup_outer((name,))
         if isinstance(entry, External):
             return self._source_of(name.lower(), entry)
+        if name.lower() not in self._entries:
+            self.record(cast(Use, entry))  # another session may drop the dataset
+            return cast(Source, entry)
         return entry.data if isinstance(entry, Table) else self._resolved(name, entry)
 
     def _resolved(self, name: str, source: Any) -> Any:
@@ -186,7 +192,16 @@ class Catalog:
         """The entry of a name."""
         self._ask("entry", name)
         found = self._entries.get(name.lower())
-        return None if found is None else found[1]
+        return self.dataset(name) if found is None else found[1]
+
+    def dataset(self, name: str) -> KeptDataset | None:
+        """The dataset that the cluster keeps under a name; None if the catalog has the name, or nobody."""
+        kept = None if name.lower() in self._entries else self.datasets()
+        return None if kept is None else kept.find(name)
+
+    def _dataset_names(self) -> list[str]:
+        kept = self.datasets()
+        return [] if kept is None else [one.name for one in kept.all() if one.name.lower() not in self._entries]
 
     def shown_name(self, name: str) -> str:
         """A name as it was written when it was bound."""
@@ -194,7 +209,9 @@ class Catalog:
 
     def entries(self) -> list[tuple[str, Entry]]:
         """All names with what they are bound to, sorted."""
-        return sorted(self._entries.values(), key=lambda pair: pair[0].lower())
+        kept = [(name, self.dataset(name)) for name in self._dataset_names()]
+        there = [*self._entries.values(), *((name, one) for name, one in kept if one is not None)]
+        return sorted(there, key=lambda pair: pair[0].lower())
 
     def _ask(self, kind: str, name: str) -> None:
         """Record a lookup for those who track what an analysis depends on, in this thread."""
@@ -240,7 +257,7 @@ class Catalog:
 
     def names(self) -> list[str]:
         """The names of all tables and views, sorted."""
-        return sorted((shown for shown, _ in list(self._entries.values())), key=str.lower)
+        return sorted((*(shown for shown, _ in list(self._entries.values())), *self._dataset_names()), key=str.lower)
 
     def open_file(
         self, path: str | Sequence[str], kind: str | None = None, options: Mapping[str, Any] | None = None

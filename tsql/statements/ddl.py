@@ -14,7 +14,7 @@ from tsql.catalog.catalog import kind_of
 from tsql.catalog.definition import ColumnDefinition, Table, TableDefinition, View
 from tsql.catalog.external import External
 from tsql.kernels.blocks.stored import StoredTable, one
-from tsql.kernels.expr.errors import CatalogError, PlanError
+from tsql.kernels.expr.errors import CatalogError, PlanError, TransactionError
 from tsql.relation import Relation
 from tsql.statements.changes import Work, counted, done
 
@@ -50,6 +50,10 @@ def _is_taken(
         return False
     if statement.if_not_exists:
         return True
+    if work.catalog.dataset(statement.name) is not None:
+        raise CatalogError(
+            f'Table with name "{statement.name}" already exists in the cluster', hint=f"DROP TABLE {statement.name}"
+        )
     match statement:
         case statements.CreateView():
             wanted = "view"
@@ -151,7 +155,12 @@ def _create_macro(work: Work, statement: statements.CreateMacro) -> None:
 
 
 def _drop(work: Work, statement: statements.Drop) -> None:
+    kept = [name for name in statement.names if statement.kind == "table" and work.catalog.dataset(name) is not None]
+    if kept and work.session.transactions.is_open:
+        raise TransactionError("DROP TABLE of a dataset in the cluster cannot be taken back by a transaction")
     for name in statement.names:
+        if name in kept:
+            continue
         if statement.kind == "macro":
             if work.catalog.macro(name) is None:
                 if statement.if_exists:
@@ -162,6 +171,9 @@ def _drop(work: Work, statement: statements.Drop) -> None:
         else:
             work.catalog.drop(name, kind=statement.kind, if_exists=statement.if_exists)
             work.changes.note(name)
+    datasets = work.catalog.datasets() if kept else None
+    for name in kept if datasets is not None else ():
+        datasets.drop(name)
 
 
 def _alter(work: Work, statement: statements.Alter) -> None:

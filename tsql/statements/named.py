@@ -65,11 +65,11 @@ class NamedStatements:
         return (
             known,
             kinds,
-            {name: _stored(value, kinds[name]) for name, value in zip(statement.arguments, row, strict=True)},
+            {name: stored_value(value, kinds[name]) for name, value in zip(statement.arguments, row, strict=True)},
         )
 
 
-def _stored(scalar: pa.Scalar, kind: Type) -> Any:
+def stored_value(scalar: pa.Scalar, kind: Type) -> Any:
     """A value of a result in the stored form of `Literal`."""
     value = scalar.value if kind.is_temporal else scalar.as_py()
     if value is None:

@@ -208,6 +208,13 @@ def _sinks(context: StatementContext) -> Sinks:
     return sinks
 
 
+def _keep_dataset(context: StatementContext, statement: statements.KeepDataset) -> Relation:
+    from tsql.statements.datasets import keep
+
+    _sinks(context)
+    return keep(context, statement)
+
+
 def _ran(context: StatementContext, relation: Relation) -> Relation:
     """The count of a statement whose rows the tasks of a cluster write."""
     with context.scripts.session.watch(lambda: relation.progress):
@@ -248,6 +255,7 @@ PERFORM: dict[type, Callable[[StatementContext, Any], Relation]] = {
     statements.CopyTo: _copy_to,
     statements.SaveTable: _save_table,
     statements.DropSaved: _drop_saved,
+    statements.KeepDataset: _keep_dataset,
     **dict.fromkeys(get_args(statements.Change), _change),
 }
 """The function that executes each kind of statement."""

@@ -11,6 +11,7 @@ from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
+from pyspark import RDD, StorageLevel
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from tsql.backends.spark.frame import spark_schema
@@ -199,6 +200,19 @@ class FrameTransport(Transport):
     def cancel(self, group: str) -> None:
         self.session.sparkContext.cancelJobGroup(group)
 
+    def kept(self, rows: Computed) -> Read:
+        return Read(rows.frame.persist(StorageLevel.MEMORY_AND_DISK), rows.partitions)
+
+    def again(self, kept: Any) -> Read:
+        """Rows that were kept as an RDD become a DataFrame."""
+        if isinstance(kept, Read):
+            return kept
+        rdd: Any = RDD(kept.jrdd, self.session.sparkContext, kept.deserializer).map(_plain_row)
+        return Read(self.session.createDataFrame(rdd, WIRE, verifySchema=False), kept.partitions)
+
+    def forget(self, kept: Read) -> None:
+        kept.frame.unpersist()
+
     def free(self, rows: list[Rows]) -> None:
         """Nothing is kept."""
 
@@ -220,6 +234,10 @@ class SentBlobs:
 
 def _union(frames: list[Any]) -> Any:
     return reduce(lambda left, right: left.unionAll(right), frames)
+
+
+def _plain_row(row: Row) -> tuple[int, str | None, int, bytes]:
+    return row[0], row[1], row[2], bytes(row[3])
 
 
 def _stamped(rows: list[Row], number: int) -> Iterator[Row]:

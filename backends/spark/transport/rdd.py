@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import StorageLevel, TaskContext
 from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import FramedSerializer, write_int
 from pyspark.sql import SparkSession
@@ -77,6 +77,11 @@ class Read:
     jrdd: Any
     deserializer: Any
     partitions: int
+
+    @property
+    def plain(self) -> Any:
+        """The RDD, for `collect`."""
+        return self.jrdd
 
 
 class Computed:
@@ -219,13 +224,13 @@ class RddTransport(Transport):
             array[number] = rows.plain
         return Together(self.context._jsc.union(array), sum(rows.partitions for rows in several))
 
-    def partitions(self, rows: Computed | Together) -> int:
+    def partitions(self, rows: Computed | Together | Read) -> int:
         return rows.partitions
 
     def share(self, blobs: list[Any]) -> Any:
         return self.context.broadcast(blobs)
 
-    def collect(self, rows: Computed | Together, partitions: list[int], group: str) -> Iterator[Row]:
+    def collect(self, rows: Computed | Together | Read, partitions: list[int], group: str) -> Iterator[Row]:
         # Without the interrupt, a task would continue in its Python worker and keep its core busy.
         self.context.setJobGroup(group, "tsql", interruptOnCancel=True)
         sockets = self.context._jvm.PythonRDD.runJob(self.context._jsc.sc(), rows.plain, partitions)
@@ -245,6 +250,20 @@ class RddTransport(Transport):
 
     def cancel(self, group: str) -> None:
         self.context.cancelJobGroup(group)
+
+    @property
+    def cluster(self) -> Any:
+        return self.context
+
+    def kept(self, rows: Computed) -> Read:
+        level = self.context._getJavaStorageLevel(StorageLevel.MEMORY_AND_DISK)
+        return Read(rows.plain.persist(level), RowSerializer(), rows.partitions)
+
+    def again(self, kept: Read) -> Read:
+        return kept
+
+    def forget(self, kept: Read) -> None:
+        kept.jrdd.unpersist(False)
 
     def free(self, rows: list[Rows]) -> None:
         cleaner = self.context._jsc.sc().cleaner()

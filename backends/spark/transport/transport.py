@@ -131,6 +131,26 @@ class Transport(ABC):
         """End the jobs of a group."""
         ...
 
+    @property
+    def cluster(self) -> Any:
+        """What all transports of one cluster share: datasets are found by it."""
+        return self
+
+    @abstractmethod
+    def kept(self, rows: Rows) -> Rows:
+        """The same rows, which the cluster keeps from the first time on that they are computed."""
+        ...
+
+    @abstractmethod
+    def again(self, kept: Rows) -> Rows:
+        """Rows that this or another transport of the cluster keeps, for `computed`."""
+        ...
+
+    @abstractmethod
+    def forget(self, kept: Rows) -> None:
+        """Free rows that the cluster keeps."""
+        ...
+
     @abstractmethod
     def free(self, rows: list[Rows]) -> None:
         """Remove what the cluster keeps of rows that nobody reads again."""
