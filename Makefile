@@ -17,7 +17,7 @@ endif
 
 .PHONY: help setup java demo test lint bench clean
 help:
-	@echo "make demo    set up, then run example queries on the local backend and, with Java, on Spark"
+	@echo "make demo    set up, then run example queries on the local backend and, with Java, a query and a pipeline on Spark"
 	@echo "make test    set up, then run the whole test suite (TEST_ARGS='-k name' for a part)"
 	@echo "make lint    style, types and import rules"
 	@echo "make bench   set up, then measure against DuckDB (BENCH_ARGS='--scale 0.1' for a quick look)"

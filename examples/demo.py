@@ -1,4 +1,5 @@
-"""`make demo`: three queries on this machine's cores, one of them again on Spark, with their results, plans and times.
+"""`make demo`: three queries on this machine's cores, one of them again on Spark, with their results, plans and times,
+and a data pipeline on Spark.
 
 The data (4 million ad events and TPC-H at scale 0.1) is made once and kept in the user's cache folder, or in
 $TSQL_DATA."""
@@ -7,11 +8,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pipeline
 from events import ad_events
 
 import tsql
@@ -73,7 +76,7 @@ def present(title: str, db: tsql.Session, sql: str) -> Any:
 
 
 def main() -> int:
-    """Run the demo; exit code 1 if Spark gives another answer than this machine."""
+    """Run the demo; exit code 1 if Spark gives another answer than this machine or plain Python."""
     print(f"making data: {ROWS:,} ad events and TPC-H at scale 0.1 (kept for the next time)", flush=True)
     folder, made_ms = timed(lambda: ad_events(ROWS))
     paths, tpch_ms = timed(lambda: tables(0.1))
@@ -100,7 +103,13 @@ def main() -> int:
         print("Spark and the local backend give different answers", file=sys.stderr)
         return 1
     print("the same answer as on the local backend")
-    return 0
+
+    print("\n=== A data pipeline on Spark: examples/pipeline.py", flush=True)
+    with spark, tempfile.TemporaryDirectory() as work:
+        backend: Any = spark.backend
+        is_right, pipeline_ms = timed(lambda: pipeline.run(spark, backend.spark, Path(work)))
+    print(f"time: {pipeline_ms / 1000:.1f} s")
+    return 0 if is_right else 1
 
 
 if __name__ == "__main__":

@@ -85,14 +85,24 @@ def _replace(spark: Any, frame: Any, target: TableTarget) -> None:
     except AnalysisException as error:
         if error.getCondition() != _NO_REPLACE:
             raise
-    beside = (*target.parts[:-1], f"tsql_{uuid.uuid4().hex}")
+    beside, aside = ((*target.parts[:-1], f"tsql_{uuid.uuid4().hex}") for _ in range(2))
     try:
         _create(frame, target, beside)
-        spark.sql(f"DROP TABLE {ticked(target.parts)}")
-        spark.sql(f"ALTER TABLE {ticked(beside)} RENAME TO {ticked(target.parts)}")
+        _rename(spark, target.parts, aside)
+        try:
+            _rename(spark, beside, target.parts)
+        except BaseException:
+            _rename(spark, aside, target.parts)
+            raise
+        spark.sql(f"DROP TABLE {ticked(aside)}")
     except BaseException:
         spark.sql(f"DROP TABLE IF EXISTS {ticked(beside)}")
         raise
+
+
+def _rename(spark: Any, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    """Rename a table within its catalog. Spark takes the new name without the catalog."""
+    spark.sql(f"ALTER TABLE {ticked(old)} RENAME TO {ticked(new[1:] if len(new) > 2 else new)}")
 
 
 def drop(spark: Any, parts: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ import pytest
 import tsql
 from tests.patience import wait_until
 from tests.spark.cluster import InProcess
+from tsql.backends.spark import tables
 from tsql.kernels.expr.errors import (
     BindError,
     CancelledError,
@@ -89,6 +90,8 @@ def test_what_exists(db: Any, spark: Any) -> None:
     db.register("before", spark.table("shop.there"))
     db.sql("CREATE OR REPLACE TABLE shop.there AS SELECT v + 1 AS v FROM before")
     assert values(spark, "shop.there") == [4], "a query may read the table that it replaces"
+    db.sql("CREATE OR REPLACE TABLE spark_catalog.shop.there AS SELECT 6 AS v")
+    assert values(spark, "shop.there") == [6]
     db.sql("CREATE OR REPLACE TABLE shop.fresh AS SELECT 5 AS v")
     assert values(spark, "shop.fresh") == [5]
 
@@ -120,6 +123,23 @@ def test_a_failing_query_leaves_no_table(db: Any, spark: Any) -> None:
     with pytest.raises(ExecutionError):
         db.sql(f"INSERT INTO shop.failed {failing}")
     assert values(spark, "shop.failed") == [1]
+    assert not [t for t in spark.sql("SHOW TABLES IN shop").collect() if t.tableName.startswith("tsql_")]
+
+
+def test_a_failing_rename_leaves_the_old_table(db: Any, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    db.sql("CREATE TABLE shop.stays AS SELECT 1 AS v")
+    rename, calls = tables._rename, []
+
+    def fails_second(*arguments: Any) -> None:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise OSError("no")
+        rename(*arguments)
+
+    monkeypatch.setattr(tables, "_rename", fails_second)
+    with pytest.raises(OSError, match="no"):
+        db.sql("CREATE OR REPLACE TABLE shop.stays AS SELECT 2 AS v")
+    assert values(spark, "shop.stays") == [1]
     assert not [t for t in spark.sql("SHOW TABLES IN shop").collect() if t.tableName.startswith("tsql_")]
 
 
