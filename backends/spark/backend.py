@@ -14,6 +14,7 @@ from tsql.backends.local.kernel_store import KernelStore
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.run import Run
 from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.failures import SPARK_ERRORS, translated
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import rows_asked
 from tsql.backends.spark.stages import Stages
@@ -45,10 +46,19 @@ class SparkBackend(Backend):
     @property
     def shards(self) -> int:
         """The default number of shards of a plan: the tasks that the cluster runs at a time."""
-        return self.transport.cores
+        try:
+            return self.transport.cores
+        except SPARK_ERRORS as error:
+            raise translated(error) from error
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan."""
+        try:
+            yield from self._run(plan, run)
+        except SPARK_ERRORS as error:
+            raise translated(error) from error
+
+    def _run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         begun = time.perf_counter()
         cut, jobs = Cut(plan), Jobs(self.transport, run)
         stages = Stages(self.transport, cut, run, jobs)

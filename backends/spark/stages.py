@@ -14,6 +14,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from tsql.backends.local.run.entry import chunk_columns, facts_of
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.spark.cut import Cut, crosses
+from tsql.backends.spark.failures import SPARK_ERRORS
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.part import Entry, StagePart, whole
@@ -85,9 +87,14 @@ class Stages:
 
     def close(self) -> None:
         """Release what the cluster keeps for this run."""
-        for one in self.kept:
-            one.destroy()
-        self.transport.free(self.made)
+        self.jobs.at_rest(self._release)
+
+    def _release(self) -> None:
+        # Where the cluster is gone, so is what it kept.
+        with suppress(*SPARK_ERRORS):
+            for one in self.kept:
+                one.destroy()
+            self.transport.free(self.made)
 
     def gathered(self, step: Step, most: int | None = None) -> Rows:
         """The rows of a step for the driver."""
@@ -167,7 +174,7 @@ class Stages:
             most=most,
             **self.common,
         )
-        return rows, TaskWork(part.encode(), given, shared)
+        return rows, TaskWork(part.encode(), given, shared, part.title)
 
     def _inputs(self, steps: list[Step]) -> tuple[list[Entry], Rows, Given, dict[str, Any]]:
         """Entries of a part, the rows that are in partitions already, those of the driver, and those for all tasks."""
@@ -332,7 +339,7 @@ class Stages:
             entries=[Entry(scan.name, "frame")],
             **self.common,
         )
-        found = self.transport.computed(rows, TaskWork(part.encode(), {}, {}))
+        found = self.transport.computed(rows, TaskWork(part.encode(), {}, {}, part.title))
         self.made.append(found)
         return found
 

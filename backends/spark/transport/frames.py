@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tsql.backends.spark.failures import placed
 from tsql.backends.spark.frame import spark_schema
 from tsql.backends.spark.task import Task
 from tsql.backends.spark.transport.transport import Rows, TaskWork, Transport
@@ -42,14 +43,15 @@ def run_wire(
 ) -> Iterator[pa.RecordBatch]:
     """The function of a task over rows of the wire."""
     task = _task(part, given, shared)
-    return map(wire_batch, task.run(row for batch in batches for row in wire_rows(batch)))
+    return map(wire_batch, placed(task.where, task.run(row for batch in batches for row in wire_rows(batch))))
 
 
 def run_batches(
     part: str, given: dict[int, list[Row]], shared: dict[str, Any], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The function of a task over a DataFrame of a user."""
-    return map(wire_batch, _task(part, given, shared).run_batches(batches))
+    task = _task(part, given, shared)
+    return map(wire_batch, placed(task.where, task.run_batches(batches)))
 
 
 def result_of_wire(
@@ -57,14 +59,15 @@ def result_of_wire(
 ) -> Iterator[pa.RecordBatch]:
     """The function of a task that makes rows of the result."""
     task = _task(part, given, shared)
-    return (row[3] for row in task.run(row for batch in batches for row in wire_rows(batch)))
+    return (row[3] for row in placed(task.where, task.run(row for batch in batches for row in wire_rows(batch))))
 
 
 def result_of_batches(
     part: str, given: dict[int, list[Row]], shared: dict[str, Any], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The same over a DataFrame of a user."""
-    return (row[3] for row in _task(part, given, shared).run_batches(batches))
+    task = _task(part, given, shared)
+    return (row[3] for row in placed(task.where, task.run_batches(batches)))
 
 
 def _task(part: str, given: dict[int, list[Row]], shared: dict[str, Any]) -> Task:
