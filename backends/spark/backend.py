@@ -16,6 +16,7 @@ from tsql.backends.local.run.execution import Execution
 from tsql.backends.names import OuterNames
 from tsql.backends.run import Run
 from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.failures import SPARK_ERRORS, translated
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import rows_asked
 from tsql.backends.spark.sinks import SparkSinks, frame_of
@@ -50,7 +51,10 @@ class SparkBackend(Backend):
     @property
     def shards(self) -> int:
         """The default number of shards of a plan: the tasks that the cluster runs at a time."""
-        return self.transport.cores
+        try:
+            return self.transport.cores
+        except SPARK_ERRORS as error:
+            raise translated(error) from error
 
     @property
     def broadcast_bytes(self) -> int | None:
@@ -63,6 +67,12 @@ class SparkBackend(Backend):
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan."""
+        try:
+            yield from self._run(plan, run)
+        except SPARK_ERRORS as error:
+            raise translated(error) from error
+
+    def _run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         begun = time.perf_counter()
         cut, jobs = Cut(plan), Jobs(self.transport, run)
         stages = Stages(self.transport, cut, run, jobs)

@@ -7,12 +7,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.spark.failures import translated
+from tsql.backends.spark.failures import SPARK_ERRORS, translated
 from tsql.backends.spark.tally import Tallies
 from tsql.backends.spark.transport.transport import Rows, Transport
 from tsql.backends.spark.wire import Row, about, decode_error
@@ -31,6 +31,7 @@ class Jobs:
         self.transport, self.run = transport, run
         self.group = f"tsql-{uuid.uuid4().hex}"
         self.tallies = Tallies()
+        self.is_cancelled = False
 
     def collect(self, rows: Rows, partitions: list[int] | None = None) -> list[Row]:
         """All rows, or those of some partitions."""
@@ -149,7 +150,7 @@ class Jobs:
             raise
         if not ok:
             self.run.check()
-            raise translated(found)
+            raise translated(found, self._name_of)
         return found
 
     def _look(self) -> None:
@@ -160,6 +161,12 @@ class Jobs:
             if self.run.total_rows:
                 share = found.done_tasks / max(1, found.tasks)
                 self.run.done_rows = max(self.run.done_rows, int(share * self.run.total_rows))
+
+    def _name_of(self, stage: int) -> str | None:
+        try:
+            return self.transport.name_of(stage)
+        except SPARK_ERRORS:
+            return None
 
     def sorted_out(self, found: list[Row]) -> list[Row]:
         """The rows that belong to steps. Raises the first error among the others."""
@@ -179,9 +186,28 @@ class Jobs:
 
     def cancel(self) -> None:
         """Cancel the jobs of this run. Spark stops the tasks."""
-        threading.Thread(
-            target=self.transport.cancel, args=(self.group,), name="tsql-spark-cancel", daemon=True
-        ).start()
+        self.is_cancelled = True
+
+        def cancel() -> None:
+            with suppress(*SPARK_ERRORS):
+                self.transport.cancel(self.group)
+
+        threading.Thread(target=cancel, name="tsql-spark-cancel", daemon=True).start()
+
+    def at_rest(self, release: Callable[[], None]) -> None:
+        """Release what the run has on the cluster. After a cancellation, in a thread, once its tasks have ended: what
+        they still write would be there for ever."""
+        if not self.is_cancelled:
+            release()
+            return
+
+        def wait() -> None:
+            with suppress(*SPARK_ERRORS):
+                self.transport.cancel(self.group)
+                self.transport.rest(self.group)
+            release()
+
+        threading.Thread(target=wait, name="tsql-spark-release", daemon=True).start()
 
 
 class _Action:

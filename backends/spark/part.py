@@ -89,6 +89,11 @@ class StagePart:
     profile: bool = False
     """Count the rows of each step (`explain analyze`)."""
 
+    @property
+    def title(self) -> str:
+        """What the stage is called where people see it."""
+        return f"stage {self.stage} (step {self.top})"
+
     def encode(self) -> str:
         return json.dumps(asdict(self))
 

@@ -14,6 +14,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from tsql.backends.local.run.host import Chunk
 from tsql.backends.spark.arranged import chosen, decode_sample, encode_boundaries
 from tsql.backends.spark.cut import Cut, crosses
 from tsql.backends.spark.datasets import ClusterDataset
+from tsql.backends.spark.failures import SPARK_ERRORS
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.heavy import heavy_keys, split_side
 from tsql.backends.spark.jobs import Jobs
@@ -100,9 +102,14 @@ class Stages:
 
     def close(self) -> None:
         """Release what the cluster keeps for this run."""
-        for one in self.kept:
-            one.destroy()
-        self.transport.free(self.made)
+        self.jobs.at_rest(self._release)
+
+    def _release(self) -> None:
+        # Where the cluster is gone, so is what it kept.
+        with suppress(*SPARK_ERRORS):
+            for one in self.kept:
+                one.destroy()
+            self.transport.free(self.made)
 
     def gathered(self, step: Step, most: int | None = None) -> Rows:
         """The rows of a step for the driver."""
@@ -192,7 +199,7 @@ class Stages:
             **details,
             **self.common,
         )
-        return rows, TaskWork(part.encode(), given, shared)
+        return rows, TaskWork(part.encode(), given, shared, part.title)
 
     def _inputs(self, steps: list[Step]) -> tuple[list[Entry], Rows, Given, dict[str, Any], bool]:
         """Entries of a part, the rows that are in partitions already, those of the driver, those for all tasks, and
@@ -423,7 +430,7 @@ class Stages:
             entries=[entry],
             **self.common,
         )
-        found = self.transport.computed(rows, TaskWork(part.encode(), {}, {}))
+        found = self.transport.computed(rows, TaskWork(part.encode(), {}, {}, part.title))
         self.made.append(found)
         return found
 

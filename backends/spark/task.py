@@ -67,6 +67,11 @@ class Task:
         self.program: LoadedPart = program_of(self.part)
         self.threads = max(1, cpus)
 
+    @property
+    def where(self) -> str:
+        """The place of the task, for people."""
+        return f"{self.part.title[:-1]}, shard {self.number})"
+
     def run(self, rows: Iterator[Row]) -> Iterator[Row]:
         """The rows that leave, made of the rows of the wire that enter."""
         part = self.part

@@ -99,12 +99,14 @@ WORDS = (
     "inner left full semi anti mark single", "left right", "yes no", "partial merge final complete", "local global",
     "bernoulli system reservoir", "one all matched unmatched", "hop cumulate session rows", "any in_order none",
     "states rows", "asc desc", "first last", "count sum min max avg median first", "hash_join merge_join asof_join",
-    "redistribute reshard broadcast gather", "filter project aggregate sort limit window union expand replicate",
+    "redistribute reshard broadcast gather", "read send collect",
+    "filter project aggregate sort limit window union expand replicate",
     "branch select",
 )  # fmt: skip
 ALIKE = {word: group.split() for group in WORDS for word in group.split()}
 BETWEEN = (
-    "gather {x}", "broadcast {x}", "broadcast {x} scope=global", "reshard {x}", "reshard {x} shards=2",
+    "gather {x}", "broadcast {x}", "broadcast {x} scope=global", "broadcast {x} scope=global how=read",
+    "broadcast {x} scope=global how=collect", "reshard {x}", "reshard {x} shards=2",
     "rekey {x} key=({c})", "redistribute {x}", "multicast {x} to=(0)", "multicast {x} to=(0, 1)",
     "filter {x} where=({c} IS NOT NULL)", "project {x} {c}={d} {d}={c}", "project {x} {c}={c}",
     "expand {x} keys=({c}, {d}) sets=(({c}), ({d}))", "replicate {x} times=(2)",

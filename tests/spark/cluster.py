@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tsql.backends.spark.failures import placed
 from tsql.backends.spark.task import Task
 from tsql.backends.spark.transport.transport import TaskWork, Transport
 from tsql.backends.spark.wire import Row, header, unpack
@@ -83,7 +84,7 @@ class InProcess(Transport):
             for number, mine in enumerate(rows()):
                 part, given, shared = pickle.loads(shipped)
                 task = Task(part, number, given.get(number, []), shared)
-                found.append([_travelled(row) for row in task.run(iter(mine))])
+                found.append([_travelled(row) for row in placed(task.where, task.run(iter(mine)))])
             return found
 
         return Moved(compute)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -12,12 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JError
 
 import tsql
 from tests.patience import wait_until
 from tests.slt.datasets import DATASETS
 from tests.slt_runner import CORPUS, run_file
 from tests.spark.engine import SparkTsql
+from tsql.backends.spark.transport.rdd import RddTransport
+from tsql.backends.spark.transport.transport import TaskWork
 from tsql.kernels.expr.errors import CancelledError, ExecutionError, PlanError, SourceError
 
 # One worker of xdist runs all of these (see tests/conftest.py), so that the cluster is started once.
@@ -187,6 +191,16 @@ def test_cancel(db: Any, spark: Any) -> None:
     canceller.join()
     assert wait_until(lambda: not tracker.getActiveJobsIds())
     db.unregister("sleepers")
+
+
+def test_jobs_that_start_after_the_cancellation(spark: Any) -> None:
+    """The thread that starts a job may be late."""
+    transport = RddTransport(spark)
+    rows = transport.computed(transport.given([[]]), TaskWork("", {}, {}, "stage 1 (step late)"))
+    transport.cancel("tsql-late")
+    # In a thread of its own: a group belongs to the thread that sets it.
+    with ThreadPoolExecutor(1) as pool, pytest.raises(Py4JError, match="cancelled"):
+        pool.submit(lambda: list(transport.collect(rows, [0], "tsql-late"))).result()
 
 
 def test_to_spark(db: Any) -> None:

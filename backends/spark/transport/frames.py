@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark import RDD, StorageLevel
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from tsql.backends.spark.failures import placed
 from tsql.backends.spark.frame import spark_schema
 from tsql.backends.spark.task import Task
 from tsql.backends.spark.transport.transport import Rows, TaskWork, Transport
@@ -89,7 +90,7 @@ def run_wire(
     if only is not None and _number() not in only:
         return iter(())
     task = _task(part, given, shared)
-    return map(wire_batch, task.run(row for batch in batches for row in wire_rows(batch)))
+    return map(wire_batch, placed(task.where, task.run(row for batch in batches for row in wire_rows(batch))))
 
 
 def run_batches(
@@ -102,7 +103,8 @@ def run_batches(
     """The function of a task over a DataFrame of a user."""
     if only is not None and _number() not in only:
         return iter(())
-    return map(wire_batch, _task(part, given, shared).run_batches(batches))
+    task = _task(part, given, shared)
+    return map(wire_batch, placed(task.where, task.run_batches(batches)))
 
 
 def result_of_wire(
@@ -110,7 +112,7 @@ def result_of_wire(
 ) -> Iterator[pa.RecordBatch]:
     """The function of a task that makes rows of the result."""
     task = _task(part, given, shared)
-    found = task.run(row for batch in batches for row in wire_rows(batch))
+    found = placed(task.where, task.run(row for batch in batches for row in wire_rows(batch)))
     # What earlier tasks have counted has no place in the result.
     return (row[3] for row in found if isinstance(row[3], pa.RecordBatch))
 
@@ -119,7 +121,8 @@ def result_of_batches(
     part: str, given: dict[int, list[Row]], shared: dict[str, Any], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The same over a DataFrame of a user."""
-    return (row[3] for row in _task(part, given, shared).run_batches(batches))
+    task = _task(part, given, shared)
+    return (row[3] for row in placed(task.where, task.run_batches(batches)))
 
 
 def _number() -> int:

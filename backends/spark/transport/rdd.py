@@ -7,6 +7,7 @@ dependency, so Spark computes its rows once, however many stages and jobs read t
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import _load_from_socket
 
+from tsql.backends.spark.failures import placed
 from tsql.backends.spark.task import Task
 from tsql.backends.spark.transport.transport import Activity, Rows, TaskWork, Transport
 from tsql.backends.spark.travel.check import is_this_python, make_ready
@@ -26,6 +28,9 @@ from tsql.backends.spark.travel.look import looked_rows
 from tsql.backends.spark.wire import Row, header, unpack
 from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.process.quick_dataclass import dataclass
+
+REST_SECONDS, REST_STEP_SECONDS = 60.0, 0.05
+"""How long tasks of a cancelled run are waited for, and how often they are looked at."""
 
 PARTITIONER = 0x7473716C
 """Equal partitioners let Spark join several shuffles partition by partition. This number stands for "by shard"."""
@@ -103,7 +108,12 @@ class Computed:
         """(shard, bytes) pairs, each in the partition of its shard."""
         if shards not in self.shuffles:
             jvm = self.context._jvm
-            pairs = jvm.PairwiseRDD(self._mapped(RowSerializer(moves=True)).rdd()).asJavaPairRDD()
+            # Reports of failures name the stage by where its RDD was made.
+            self.context._jsc.setCallSite(self.work.name)
+            try:
+                pairs = jvm.PairwiseRDD(self._mapped(RowSerializer(moves=True)).rdd()).asJavaPairRDD()
+            finally:
+                self.context._jsc.clearCallSite()
             self.shuffles[shards] = pairs.partitionBy(jvm.PythonPartitioner(shards, PARTITIONER))
         return self.shuffles[shards]
 
@@ -124,9 +134,8 @@ class Together:
 def run_partition(part: str, given: dict[int, list[Row]], shared: dict[str, Any], number: int, items: Any) -> Any:
     """The function of a task."""
     task = Task(part, number, given.get(number, []), shared, _cpus())
-    if task.part.entries and task.part.entries[0].kind == "frame":
-        return task.run_batches(items)
-    return task.run(_rows(items))
+    is_frame = task.part.entries and task.part.entries[0].kind == "frame"
+    return placed(task.where, task.run_batches(items) if is_frame else task.run(_rows(items)))
 
 
 def _cpus() -> int:
@@ -188,7 +197,8 @@ class RddTransport(Transport):
                 "a DataFrame of Spark Connect cannot be read by a Spark session of this process",
                 hint="connect to its session: tsql.connect(spark=frame.sparkSession)",
             )
-        schema = to_arrow_schema(frame.schema, timezone="UTC")
+        large = self.session.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
+        schema = to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=large)
         jrdd = frame._jdf.toArrowBatchRdd().toJavaRDD()
         return Read(jrdd, BatchSerializer(schema.serialize().to_pybytes()), jrdd.getNumPartitions())
 
@@ -233,6 +243,7 @@ class RddTransport(Transport):
     def collect(self, rows: Computed | Together | Read, partitions: list[int], group: str) -> Iterator[Row]:
         # Without the interrupt, a task would continue in its Python worker and keep its core busy.
         self.context.setJobGroup(group, "tsql", interruptOnCancel=True)
+        self.context._jsc.setCallSite(rows.work.name if isinstance(rows, Computed) else "tsql")
         sockets = self.context._jvm.PythonRDD.runJob(self.context._jsc.sc(), rows.plain, partitions)
         with _load_from_socket(sockets, RowSerializer()) as stream:
             yield from stream
@@ -249,7 +260,21 @@ class RddTransport(Transport):
         return Activity(len(stages), done, tasks, sum(stage.numCompletedTasks for stage in stages))
 
     def cancel(self, group: str) -> None:
-        self.context.cancelJobGroup(group)
+        # Also what starts after this: a thread may be about to start its job.
+        self.context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+
+    def rest(self, group: str) -> None:
+        tracker, until = self.context.statusTracker(), time.monotonic() + REST_SECONDS
+        while time.monotonic() < until:
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+            stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+            if not any(stage is not None and stage.numActiveTasks for stage in stages):
+                return
+            time.sleep(REST_STEP_SECONDS)
+
+    def name_of(self, stage: int) -> str | None:
+        info = self.context.statusTracker().getStageInfo(stage)
+        return None if info is None else info.name
 
     @property
     def cluster(self) -> Any:

@@ -27,6 +27,8 @@ class TaskWork:
     part: str
     given: Given
     shared: dict[str, Any]
+    name: str = ""
+    """What the stage is called in Spark's reports, and in its user interface."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,14 @@ class Transport(ABC):
     def forget(self, kept: Rows) -> None:
         """Free rows that the cluster keeps."""
         ...
+
+    def rest(self, group: str) -> None:
+        """Return when no task of a cancelled group runs any more."""
+        return
+
+    def name_of(self, stage: int) -> str | None:
+        """What a stage of Spark's was called when it was built, if that is known."""
+        return None
 
     @abstractmethod
     def free(self, rows: list[Rows]) -> None:
