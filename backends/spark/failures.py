@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from tsql.kernels.expr.errors import CatalogError, ExecutionError, TsqlError
 
-NO_JVM = ("JVM_ATTRIBUTE_NOT_SUPPORTED", "SESSION_MUTATION_IN_DECLARATIVE_PIPELINE", "NOT_IMPLEMENTED")
+NO_JVM = ("JVM_ATTRIBUTE_NOT_SUPPORTED", "NOT_IMPLEMENTED")
 """What PySpark says if something is not there with Spark Connect."""
 
 LOGS = "the driver's log and the executors' logs have the details"

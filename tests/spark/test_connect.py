@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -172,6 +173,14 @@ def test_cancel(db: Any, remote: Any, tmp_path: Path) -> None:
     with pytest.raises(CancelledError):
         relation.arrow()
     canceller.join()
+
+    def ended() -> bool:
+        """Whether the task has stopped to touch its file, which it does ten times a second."""
+        alive.unlink(missing_ok=True)
+        time.sleep(1)
+        return not alive.exists()
+
+    assert wait_until(ended)
     assert wait_until(lambda: not db.backend.transport.running)
     db.unregister("sleepers")
 
