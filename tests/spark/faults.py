@@ -111,8 +111,7 @@ class Driver:
         if settings.pop("tables", "large") == "large":
             # No table is small enough for a broadcast: rows are placed by their keys.
             constants.BROADCAST_BYTES = -1
-        start.LOCAL |= {**SETTINGS, "spark.local.dir": str(folder / "local"), **settings}
-        self.spark, _ = start.start(master)
+        self.spark, _ = start.start(master, {**SETTINGS, "spark.local.dir": str(folder / "local"), **settings})
         self.context = self.spark.sparkContext
         self.db = tsql.connect(spark=self.spark)
         for name, path in data.tables(0.01).items():
