@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from tsql.backends.spark.heavy import check_heavy
 from tsql.kernels.expr.errors import PlanError
 from tsql.planner.physical.movement import Arrange, Broadcast, Gather, Movement, Multicast
 from tsql.planner.physical.operators.input import Input
@@ -35,6 +36,7 @@ class Cut:
         check_rounds(plan, self.in_tasks)
         self.properties = task_properties(plan)
         check_scopes(plan, self.properties)
+        check_heavy(plan.root, self.properties)
         check_scopes(plan, self.properties_inside())
 
     def entries(self, top: Step, on_driver: bool = False) -> list[Step]:

@@ -18,13 +18,15 @@ from tsql.backends.io.open import from_description
 from tsql.backends.local.run.arranging import shard_of
 from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.spark.arranged import decode_boundaries
+from tsql.backends.spark.heavy import is_heavy
 from tsql.backends.spark.part import StagePart
 from tsql.backends.spark.wire import expression_nodes
-from tsql.kernels.expr.nodes import Literal
-from tsql.kernels.expr.types import BIGINT, parse_type
+from tsql.kernels.expr.nodes import Call, Column, Literal
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, parse_type
 from tsql.kernels.process import forks
 from tsql.kernels.process.quick_dataclass import dataclass
-from tsql.planner.physical.movement import Arrange, Gather, Multicast
+from tsql.planner.physical.movement import Arrange, Gather, Multicast, Redistribute
+from tsql.planner.physical.operators.filter import Filter
 from tsql.planner.physical.operators.limit import Limit
 from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.planfile import parse_plan
@@ -50,7 +52,7 @@ class LoadedPart:
     plan: PhysicalPlan
     steps: dict[str, Step]
     kernels: dict[tuple[Any, ...], Kernels] = field(default_factory=dict)
-    ends: dict[tuple[str, Any], Step] = field(default_factory=dict)
+    ends: dict[tuple[str, Any], Any] = field(default_factory=dict)
     """Steps that were made here, behind those of the plan. Kept, since graphs of pipelines are found by the identity of
     their last step."""
 
@@ -84,11 +86,25 @@ class LoadedPart:
         count = Literal(most, BIGINT)
         return self._ended(self.ends, (top.name, most), lambda: Limit((below,), count=count, name=f"{top.name} first"))
 
-    def keys_of(self, step: Arrange) -> Step:
-        """The keys of the rows that a step arranges."""
-        columns = tuple((f"k{number}", key.expr) for number, key in enumerate(step.keys))
-        keys = Project((step.inputs[0],), columns=columns, name=f"{step.name} keys")
-        return self._ended(self.ends, (step.name, "keys"), lambda: keys)
+    def keys_of(self, top: Step, names: list[str]) -> Step:
+        """Some columns of a step."""
+        columns = tuple(
+            (f"k{number}", Column(name, top.schema[name].type, top.schema[name].nullable))
+            for number, name in enumerate(names)
+        )
+        keys = Project((top,), columns=columns, name=f"{top.name} keys")
+        return self._ended(self.ends, (top.name, json.dumps(names)), lambda: keys)
+
+    def light_and_heavy(self, step: Redistribute, names: list[str], keys: list[list[Any]]) -> tuple[Step, Step]:
+        """The rows of a step whose keys are not heavy, in their shards, and the others."""
+        (below,) = step.inputs
+        predicate = is_heavy(below.schema, names, decode_boundaries(keys))
+        light = Filter((below,), predicate=Call("not", (predicate,), BOOLEAN), name=f"{step.name} light")
+        made = (
+            Redistribute((light,), scope=step.scope, shards=step.shards, name=step.name),
+            Filter((below,), predicate=predicate, name=f"{step.name} heavy"),
+        )
+        return self._ended(self.ends, (step.name, json.dumps([names, keys])), lambda: made)
 
     def directed(self, step: Arrange, ranges: list[list[Any]], shards: int) -> Step:
         """The rows that a step arranges, in the shards of these ranges."""

@@ -73,7 +73,13 @@ class StagePart:
     """No task sends more rows than this: a LIMIT above needs no more."""
 
     sample: int | None = None
-    """Instead of rows, the keys of this many rows are sent (`arranged.py`)."""
+    """Instead of rows, the keys of this many rows are sent."""
+
+    keys: list[str] | None = None
+    """The key columns of a sample, or of heavy rows."""
+
+    heavy: list[list[Any]] | None = None
+    """The keys whose rows are split or copied (`heavy.py`)."""
 
     ranges: list[list[Any]] | None = None
     """The boundaries between the shards that rows are arranged in."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.io import Split, tell_lost
 from tsql.backends.io.open import portable
-from tsql.backends.local.run.arranging import SAMPLED_ROWS, boundaries
+from tsql.backends.local.run.arranging import SAMPLED_ROWS, Boundary, boundaries
 from tsql.backends.local.run.dataset import ChunkData, Dataset, SourceData
 from tsql.backends.local.run.entry import chunk_columns, facts_of
 from tsql.backends.local.run.execution import Execution
@@ -32,6 +32,7 @@ from tsql.backends.spark.arranged import chosen, decode_sample, encode_boundarie
 from tsql.backends.spark.cut import Cut, crosses
 from tsql.backends.spark.datasets import ClusterDataset
 from tsql.backends.spark.frame import FrameSource
+from tsql.backends.spark.heavy import heavy_keys, split_side
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import growing
 from tsql.backends.spark.part import Entry, StagePart, whole
@@ -46,8 +47,8 @@ from tsql.backends.spark.wire import (
     expression_nodes,
 )
 from tsql.kernels.blocks.table import BlockTable
-from tsql.kernels.expr.nodes import Parameter
-from tsql.planner.physical.movement import Arrange, Broadcast, Gather, Movement
+from tsql.kernels.expr.nodes import Column, Parameter
+from tsql.planner.physical.movement import Arrange, Broadcast, Gather, Movement, Redistribute
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.values import Values
 from tsql.planner.physical.step import Step
@@ -91,6 +92,7 @@ class Stages:
         self.made: list[Rows] = []
         self.blobs: dict[int, list[Any]] = {}
         self.kept: list[Any] = []
+        self.heavy: dict[int, list[Boundary]] = {}
 
     def close(self) -> None:
         """Release what the cluster keeps for this run."""
@@ -349,7 +351,8 @@ class Stages:
             elif isinstance(step, Arrange):
                 self.moved[id(step)] = self._arranged(step)
             elif isinstance(step, Movement):
-                self.moved[id(step)] = self._stage(step.inputs[0], step, step.shards or self.cut.plan.shards)
+                heavy = self._heavy(step) if isinstance(step, Redistribute) and step.heavy is not None else {}
+                self.moved[id(step)] = self._stage(step.inputs[0], step, step.shards or self.cut.plan.shards, **heavy)
             elif self.cut.in_tasks[id(step)] or (isinstance(step, Gather) and self.cut.in_tasks[id(step.inputs[0])]):
                 self.moved[id(step)] = self.gathered(step)
             else:
@@ -361,11 +364,26 @@ class Stages:
         shards = step.shards or self.cut.plan.shards
         ranges: list[list[Any]] = []
         if not self.lazy:
-            sample = self._stage(step.inputs[0], step, 1, sample=SAMPLED_ROWS)
-            which = chosen(self.transport.partitions(sample), self.transport.cores)
-            keys = decode_sample([row[3] for row in self.jobs.collect(sample, which)])
+            keys = self._sampled(step, [key.expr.name for key in step.keys if isinstance(key.expr, Column)])
             ranges = encode_boundaries(boundaries(keys, step.keys, shards))
         return self._stage(step.inputs[0], step, shards, ranges=ranges)
+
+    def _heavy(self, step: Redistribute) -> dict[str, Any]:
+        """The key columns of a side of a join, and the keys that are heavy on the side that is split."""
+        split = split_side(self.cut.plan.root, step)
+        if id(split) not in self.heavy:
+            keys = [] if self.lazy else self._sampled(split, self._key(split))
+            self.heavy[id(split)] = heavy_keys(keys, split.shards or self.cut.plan.shards)
+        return {"keys": self._key(step), "heavy": encode_boundaries(self.heavy[id(split)])}
+
+    def _key(self, step: Redistribute) -> list[str]:
+        return list(self.cut.properties[id(step.inputs[0])].key or ())
+
+    def _sampled(self, step: Step, names: list[str]) -> list[Boundary]:
+        """Keys of some of the rows that a step moves."""
+        sample = self._stage(step.inputs[0], step, 1, sample=SAMPLED_ROWS, keys=names)
+        which = chosen(self.transport.partitions(sample), self.transport.cores)
+        return decode_sample([row[3] for row in self.jobs.collect(sample, which)])
 
     def _arranged_frame(self, step: Arrange) -> Rows:
         """The rows of a lazy ORDER BY, placed by Spark."""

@@ -238,7 +238,14 @@ class Task:
         begun = time.perf_counter()
         run = self._run(entering_bytes)
         part = self.part
-        end = (part.top, part.movement, part.output is None, part.most, part.sample, json.dumps(part.ranges))
+        end = (
+            part.top,
+            part.movement,
+            part.output is None,
+            part.most,
+            part.sample,
+            json.dumps([part.ranges, part.heavy]),
+        )
         execution = Execution(run, self.program.kernels_for(end, run.settings), inputs={}, task=shard)
         left = 0
         try:
@@ -272,7 +279,10 @@ class Task:
             return
         movement = None if part.movement is None else self.program.steps[part.movement]
         if part.sample is not None:
-            yield from self._sample(shard, execution, movement, part.sample)
+            yield from self._sample(shard, execution, top, part.sample)
+            return
+        if isinstance(movement, Redistribute) and part.heavy:
+            yield from self._unevenly(shard, execution, movement)
             return
         if isinstance(movement, Arrange):
             movement = self.program.directed(movement, part.ranges or [], part.targets)
@@ -283,14 +293,36 @@ class Task:
         execution.tell()
         yield from _sent(part, movement, lists, shard)
 
-    def _sample(self, shard: int, execution: Execution, movement: Step | None, rows: int) -> Iterator[Row]:
-        """The sort keys of some rows."""
-        assert isinstance(movement, Arrange)
-        types = [key.expr.type for key in movement.keys]
+    def _sample(self, shard: int, execution: Execution, top: Step, rows: int) -> Iterator[Row]:
+        """The keys of some rows."""
+        names = self.part.keys or []
+        types = [top.schema[name].type for name in names]
         with self.program.plan.deep():
-            lists = execution.chunks(self.program.keys_of(movement), self.program.plan.shards)
+            lists = execution.chunks(self.program.keys_of(top, names), self.program.plan.shards)
         found = sampled((chunk for one in lists for chunk in one), range(len(types)), types, rows)
-        yield 0, movement.name, shard, json.dumps({"sample": encode_boundaries(found)}).encode()
+        yield 0, self.part.movement, shard, json.dumps({"sample": encode_boundaries(found)}).encode()
+
+    def _unevenly(self, shard: int, execution: Execution, movement: Redistribute) -> Iterator[Row]:
+        """Rows in the shards of their keys, except for those of heavy keys."""
+        part, plan = self.part, self.program.plan
+        light, heavy = self.program.light_and_heavy(movement, part.keys or [], part.heavy or [])
+        (below,) = movement.inputs
+        with plan.deep():
+            rows = execution.collected(below, plan.shards)
+            # Both steps read these rows: what they were computed from is used up.
+            execution.done.pop(id(below), None)
+            execution.inputs[id(below)] = rows
+            lists = execution.chunks(light, plan.shards)
+            others = [chunk for one in execution.chunks(heavy, plan.shards) for chunk in one]
+        execution.tell()
+        place = shard << 32
+        for row in _sent(part, movement, lists, shard):
+            place = row[2] + 1
+            yield row
+        for number, blob in enumerate(encode_chunks(others)):
+            targets = [(shard + number) % part.targets] if movement.heavy == "split" else range(part.targets)
+            yield from ((target, part.movement, place, blob) for target in targets)
+            place += 1
 
     def _result(self, shard: int, execution: Execution, plan: PhysicalPlan) -> Iterator[Row]:
         place = shard << 32

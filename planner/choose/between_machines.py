@@ -12,6 +12,7 @@ from tsql.planner.choose.choice import Choice
 from tsql.planner.choose.join_placement import placed
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
+from tsql.planner.cost.columns import distinct
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.predicates import conjunction
 from tsql.planner.logical.sources import is_portable
@@ -36,7 +37,7 @@ def between_machines(choice: Choice, joined: HashJoin, left: logical.Node, right
         if not this.marks and (fits or not joined.keys or joined.is_open):
             options |= broadcast_options(choice, this, built)
     if joined.keys and not joined.is_open:
-        options["placed"] = _moved(joined, choice.shards, choice.scope)
+        options["placed"] = _moved(joined, choice.shards, choice.scope, _split_side(joined, left, right))
     if options:
         return choice.cheapest(options) if len(options) > 1 else next(iter(options.values()))
     return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
@@ -66,13 +67,28 @@ def broadcast_options(choice: Choice, joined: HashJoin, built: logical.Node) -> 
     return found
 
 
-def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
+def _split_side(joined: HashJoin, left: logical.Node, right: logical.Node) -> int | None:
+    """The side of a large join whose heavy keys stay spread over the shards: the larger one, if that may be. A key that
+    has no value twice is not heavy."""
+    sizes = [stats.rows(side) * width(side.schema) for side in (left, right)]
+    at = 0 if sizes[0] >= sizes[1] or joined.kind != "inner" else 1
+    if joined.kind == "full" or sizes[at] < cost.SKEW_BYTES or (at == 0 and sizes[0] < sizes[1]):
+        return None
+    keys = [key.left if at == 0 else key.right for key in joined.keys]
+    side = (left, right)[at]
+    known = [distinct(key, side) for key in keys]
+    is_unique = any(values is not None and values >= cost.UNIQUE * stats.rows(side) for values in known)
+    same = all(key.left.type == key.right.type for key in joined.keys)
+    return None if is_unique or not same else at
+
+
+def _moved(joined: HashJoin, shards: int, scope: str, split: int | None) -> Step:
     """Moves both sides by one key of each left and each right expression. With `x = a AND x = b`, placing the left side
     by (x, x) would not show in the plan that its rows meet those placed by (a, b); x alone spreads the rows as well."""
     last = {str(key.left): key for key in joined.keys}
     last = {str(key.right): key for key in last.values()}
     others = tuple(key for key in joined.keys if key is not last.get(str(key.right)))
-    found = placed(replace(joined, keys=tuple(last.values())), shards, scope)
+    found = placed(replace(joined, keys=tuple(last.values())), shards, scope, None if others else split)
     if not others:
         return found
     # The placement key comes last: of several keys over one column, the last one tells where the rows meet.

@@ -12,9 +12,9 @@ from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.step import Step
 
 
-def placed(joined: HashJoin, shards: int, scope: str) -> Step:
+def placed(joined: HashJoin, shards: int, scope: str, split: int | None = None) -> Step:
     """Moves both sides so that equal keys meet. Computed keys become columns first and are dropped again after the
-    join."""
+    join. `split`: the side whose heavy keys stay spread."""
     sides = []
     keys = list(joined.keys)
     for at, source in enumerate(joined.inputs):
@@ -32,7 +32,8 @@ def placed(joined: HashJoin, shards: int, scope: str) -> Step:
         if added:
             kept = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in source.schema)
             source = Project((source,), columns=(*kept, *added))
-        sides.append(Redistribute((Rekey((source,), key=tuple(names)),), scope=scope, shards=shards))
+        heavy = None if split is None else "split" if at == split else "copy"
+        sides.append(Redistribute((Rekey((source,), key=tuple(names)),), scope=scope, shards=shards, heavy=heavy))
     wide = replace(joined, inputs=tuple(sides), keys=tuple(keys))
     if wide.schema.names == joined.schema.names:
         return wide

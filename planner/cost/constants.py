@@ -72,6 +72,12 @@ its rows. The second value is for a left join, which must keep its pairs until t
 BROADCAST_BYTES = 512 << 20
 """Up to this many bytes of a join's side are held by every machine; beyond, both sides are placed by their keys."""
 
+SKEW_BYTES = 4 << 30
+"""The larger side of a join of so many bytes is looked through for keys that many rows share."""
+
+UNIQUE = 0.9
+"""A key with so many values per row has no value that many rows share."""
+
 SHARD_BYTES = 128 << 20
 """A shard that rows are moved to should have about so many bytes."""
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tsql.planner.physical.line import LineContext
 
 SCOPES = ("local", "global")
+HEAVIES = ("split", "copy")
+"""What becomes of the rows of heavy keys."""
 HOWS = ("read", "send", "collect")
 """How a broadcast reaches other machines."""
 
@@ -98,7 +100,10 @@ class Movement(Step):
 
 @dataclass(frozen=True)
 class Redistribute(Movement):
-    """Rows of one key to one shard."""
+    """Rows of one key to one shard. heavy, for the two sides of a join between machines: the rows of a key that many
+    rows share stay spread on one side ("split"), and go to all shards on the other ("copy")."""
+
+    heavy: str | None = None
 
     op = "redistribute"
     label = "placed"
@@ -107,7 +112,21 @@ class Redistribute(Movement):
         return (KEYED,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return Properties(self.shards or shards, placed=given[0].key, key=given[0].key)
+        targets = self.shards or shards
+        if self.heavy is not None:
+            return Properties(targets, key=given[0].key, copies=1 if self.heavy == "split" else targets)
+        return Properties(targets, placed=given[0].key, key=given[0].key)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        return super().attributes() + ([("heavy", self.heavy)] if self.heavy is not None else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
+        found = super().read(inputs, attributes, context)
+        heavy = attributes.choice("heavy", HEAVIES) if attributes.optional("heavy") is not None else None
+        if heavy is not None and found.scope == "local":
+            raise attributes.error("heavy", f"heavy={heavy} is for scope=global", hint="leave heavy out")
+        return replace(found, heavy=heavy)
 
 
 @dataclass(frozen=True)
