@@ -155,7 +155,10 @@ class Jobs:
 
     def _look(self) -> None:
         """Ask the cluster how far it has come."""
-        found = self.transport.activity(self.group)
+        found = None
+        with suppress(*SPARK_ERRORS):
+            # A cluster that is not there any more is told by the action itself.
+            found = self.transport.activity(self.group)
         if found is not None:
             self.run.activity = str(found)
             if self.run.total_rows:

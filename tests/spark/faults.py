@@ -104,13 +104,13 @@ class Driver:
         import tsql
         from tests.spark.queries import fill
         from tsql.backends.spark import start
-        from tsql.planner.cost import constants
+        from tsql.backends.spark.backend import SparkBackend
         from tsql.tpch import data
 
         self.folder = folder
         if settings.pop("tables", "large") == "large":
             # No table is small enough for a broadcast: rows are placed by their keys.
-            constants.BROADCAST_BYTES = -1
+            SparkBackend.broadcast_bytes = -1  # type: ignore[assignment,method-assign]
         self.spark, _ = start.start(master, {**SETTINGS, "spark.local.dir": str(folder / "local"), **settings})
         self.context = self.spark.sparkContext
         self.db = tsql.connect(spark=self.spark)
