@@ -23,11 +23,11 @@ def test_spark(spark: Any, tmp_path: Path) -> None:
     names["db"].close()
 
 
-def test_ten_lines(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_lines(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From a table of Spark's catalog to a DataFrame."""
     page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
     code = page.split("```python\n")[1].split("```")[0]
-    spark.sql("CREATE DATABASE shop")
+    spark.sql(f"CREATE DATABASE shop LOCATION '{tmp_path.as_uri()}'")
     try:
         orders = spark.createDataFrame([("ann", 90.0), ("bob", 5.0), ("ann", 30.0)], "customer string, price double")
         orders.write.saveAsTable("shop.orders")
