@@ -1,5 +1,5 @@
-"""Draws the pictures of docs/temporal.md from the rows that the page shows: `python docs/figures.py` writes
-docs/figures/*.svg.
+"""Draws the pictures of docs/temporal.md from the rows that the page shows, and that of docs/spark.md from its plan:
+`python docs/figures.py` writes docs/figures/*.svg.
 
 The tests run every query of the page and compare its rows, and they draw every picture again and compare it with the
 file; so what a picture shows is what the engine gives. Text in, text out: the same rows are the same file."""
@@ -10,12 +10,14 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "temporal.md"
+SPARK_PAGE = HERE / "spark.md"
 FOLDER = HERE / "figures"
 DAY = dt.datetime(2024, 5, 1)
 
@@ -405,6 +407,127 @@ def _watermark(page: dict[str, Block]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+@dataclass(frozen=True)
+class PlanStep:
+    """A line of a plan file: what it is called, what it does, to which lines, and the rest."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    details: str
+
+    @property
+    def moves(self) -> bool:
+        """Whether rows go to other tasks, or to the driver."""
+        return self.op == "gather" or ("scope=global" in self.details and self.op != "broadcast")
+
+
+def plan_steps(text: str) -> list[PlanStep]:
+    """The steps of a plan file."""
+    found: dict[str, PlanStep] = {}
+    for line in re.findall(r"^(\w+) += (\w+) (.*)$", text, re.MULTILINE):
+        words = line[2].split()
+        found[line[0]] = PlanStep(line[0], line[1], tuple(word for word in words if word in found), line[2])
+    return list(found.values())
+
+
+def plan_parts(steps: list[PlanStep]) -> list[list[PlanStep]]:
+    """The steps of each stage, each with the movement that ends it, and last those of the driver."""
+    place: dict[str, int] = {}
+    by_name = {step.name: step for step in steps}
+    for step in steps:
+        place[step.name] = max((place[name] + by_name[name].moves for name in step.inputs), default=0)
+    return [[step for step in steps if place[step.name] == number] for number in range(max(place.values()) + 1)]
+
+
+def _below(steps: list[PlanStep], top: PlanStep) -> list[str]:
+    """The names of the steps that a step is computed from."""
+    by_name = {step.name: step for step in steps}
+    return [name for below in top.inputs for name in (*_below(steps, by_name[below]), below)]
+
+
+TASKS, TASK_WIDTH, TASK_HEIGHT, TASKS_LEFT = 4, 84, 52, 340
+
+
+def _stages(page: dict[str, Block]) -> str:
+    """The plan of the page from top to bottom: its steps on the left, the tasks of two executors on the right."""
+    text = SPARK_PAGE.read_text(encoding="utf-8")
+    steps = plan_steps(text[text.index("plan version 1") :].split("```")[0])
+    parts = plan_parts(steps)
+    middles = [TASKS_LEFT + 12 + (TASK_WIDTH + 8) * task + 10 * (task // 2) + TASK_WIDTH / 2 for task in range(TASKS)]
+    tops, y = [], 14.0
+    for part in parts:
+        tops.append(y)
+        y += max(TASK_HEIGHT + 34, 22 + 15 * len(part)) + 46
+    drawn = _opening(y - 34)
+    for number, part in enumerate(parts):
+        top, is_driver = tops[number], number == len(parts) - 1
+        drawn += _steps_of(part, "driver" if is_driver else f"stage {number + 1}", top)
+        if is_driver:
+            drawn.append(_box(TASKS_LEFT, top, WIDTH - RIGHT - TASKS_LEFT, TASK_HEIGHT, 2))
+            drawn.append(_said((TASKS_LEFT + WIDTH - RIGHT) / 2, top + 20, "driver: plans, deals out splits,"))
+            drawn.append(_said((TASKS_LEFT + WIDTH - RIGHT) / 2, top + 36, "computes what follows gather"))
+            continue
+        read = [name for step in part if "how=read" in step.details for name in _below(steps, step)[:1]]
+        does = "its splits" if any(step.op == "scan" for step in part) else "shard"
+        drawn += _tasks(middles, top, does, read)
+        last = number == len(parts) - 2
+        ends = [(TASKS_LEFT + WIDTH - RIGHT) / 2] if last else middles
+        start, end = top + TASK_HEIGHT + 26, tops[number + 1] - (0 if last else 4)
+        drawn += [
+            f'<line x1="{a:.1f}" y1="{start:.1f}" x2="{b:.1f}" y2="{end:.1f}" '
+            f'stroke="{TONES[1][0]}" stroke-width="0.8"/>'
+            for a in middles
+            for b in ends
+        ]
+        label = "blobs to the driver" if last else "a shuffle of Spark: blobs of columns"
+        drawn.append(f'<text x="20" y="{end - 14:.1f}" fill="{TONES[1][0]}">{label}</text>')
+    return "\n".join([*drawn, "</svg>"]) + "\n"
+
+
+def _steps_of(part: list[PlanStep], title: str, top: float) -> list[str]:
+    found = [f'<text x="20" y="{top + 12:.1f}" fill="{_INK}" font-weight="bold">{title}</text>']
+    for line, step in enumerate(part):
+        words = step.details.split()
+        shown = " ".join([step.name, "=", step.op, *takewhile(lambda word: "=" not in word, words)])
+        shown += " how=read" if "how=read" in words else ""
+        colour = TONES[1][0] if step.moves else _INK
+        found.append(
+            f'<text x="20" y="{top + 29 + 15 * line:.1f}" fill="{colour}" font-family="monospace" '
+            f'font-size="11">{escape(shown)}</text>'
+        )
+    return found
+
+
+def _tasks(middles: list[float], top: float, does: str, read: list[str]) -> list[str]:
+    """The tasks of a stage, in two executors."""
+    found = []
+    for executor in range(2):
+        left = middles[2 * executor] - TASK_WIDTH / 2 - 6
+        found.append(
+            f'<rect x="{left:.1f}" y="{top:.1f}" width="{2 * TASK_WIDTH + 20}" height="{TASK_HEIGHT + 26}" rx="4" '
+            f'fill="none" stroke="{_INK}" stroke-dasharray="3 3"/>'
+        )
+        found.append(_said(left + TASK_WIDTH + 10, top + 14, "executor"))
+    for task, middle in enumerate(middles):
+        found.append(_box(middle - TASK_WIDTH / 2, top + 20, TASK_WIDTH, TASK_HEIGHT, 0))
+        lines = [f"task {task}", f"{does} {task}" if does == "shard" else does, *(f"all of {name}" for name in read)]
+        found += [_said(middle, top + 35 + 15 * line, text) for line, text in enumerate(lines)]
+    return found
+
+
+def _box(x: float, y: float, width: float, height: float, tone: int) -> str:
+    line, fill = TONES[tone]
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="3" fill="{fill}" '
+        f'stroke="{line}"/>'
+    )
+
+
+def _said(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{_INK}" font-size="11">{escape(text)}</text>'
+
+
 FIGURES: dict[str, Callable[[dict[str, Block]], str]] = {
     "tumble": _tumble,
     "hop": _hop,
@@ -419,14 +542,17 @@ FIGURES: dict[str, Callable[[dict[str, Block]], str]] = {
     "pattern": _pattern,
     "watermark": _watermark,
 }
-"""The pictures by the names of their files."""
+"""The pictures of docs/temporal.md by the names of their files."""
+
+SPARK_FIGURES: dict[str, Callable[[dict[str, Block]], str]] = {"stages": _stages}
+"""Those of docs/spark.md."""
 
 
 def main() -> None:
     """Write every picture."""
     page = blocks(PAGE.read_text(encoding="utf-8"))
     FOLDER.mkdir(exist_ok=True)
-    for name, figure in FIGURES.items():
+    for name, figure in {**FIGURES, **SPARK_FIGURES}.items():
         (FOLDER / f"{name}.svg").write_text(figure(page), encoding="utf-8")
 
 

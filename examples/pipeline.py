@@ -21,6 +21,7 @@ import random
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,8 @@ def run(db: tsql.Session, spark: Any, folder: Path, rows: int = ROWS) -> bool:
     )
     print("plain Python computes the same rows" if is_right else "plain Python computes OTHER rows")
     spark.sql("DROP DATABASE web CASCADE")
+    with suppress(OSError):
+        Path("spark-warehouse").rmdir()  # Spark has made it for tables of its default database: there are none
     return is_right
 
 

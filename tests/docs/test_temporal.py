@@ -115,7 +115,7 @@ def test_the_page_is_whole() -> None:
     assert (
         set(re.findall(r"\(figures/(\w+)\.svg\)", TEXT))
         == set(figures.FIGURES)
-        == {path.stem for path in figures.FOLDER.glob("*.svg")}
+        == {path.stem for path in figures.FOLDER.glob("*.svg")} - set(figures.SPARK_FIGURES)
     )
     assert {path for path in re.findall(r"\]\(([\w./]+)", TEXT) if not (ROOT / "docs" / path).exists()} == set()
     assert {path for path in re.findall(r"`(\w+\.py)`", TEXT) if not (ROOT / "examples" / path).exists()} == set()
