@@ -1,8 +1,8 @@
 """Spark's failures as tsql errors: one message with the step, the shard and the reason, not Java's stack.
 
 Spark reports a failure as text: a Python traceback, `Job aborted due to stage failure: Task 1 in stage 23.0 failed 4
-times, ..`, or nothing but a lost connection. `translated` reads such a report; tests/spark/test_failures.py has recorded ones.
-Errors of queries never come here: tasks send them as rows (`wire.encode_error`)."""
+times, ..`, or nothing but a lost connection. `translated` reads such a report; tests/spark/test_failures.py has
+recorded ones. Errors of queries never come here: tasks send them as rows (`wire.encode_error`)."""
 
 from __future__ import annotations
 
