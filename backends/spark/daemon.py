@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
-import os
 import pkgutil
-
-from pyspark.worker_util import setup_memory_limits
 
 WARM = (
     "pyspark.worker",
@@ -25,9 +22,7 @@ PACKAGES = ("planner.bind", "planner.physical", "kernels", "backends.io", "backe
 
 
 def warm() -> None:
-    """Import everything that a task may need. Workers limit their address space to `spark.executor.pyspark.memory` when
-    they start; modules that reserve some must see the limit before."""
-    setup_memory_limits(int(os.environ.get("PYSPARK_EXECUTOR_MEMORY_MB", "-1")))
+    """Import everything that a task may need."""
     for name in WARM:
         importlib.import_module(name)
     for name in PACKAGES:

@@ -1,8 +1,8 @@
 """Spark's failures as tsql errors: one message with the step, the shard and the reason, not Java's stack.
 
 Spark reports a failure as text: a Python traceback, `Job aborted due to stage failure: Task 1 in stage 23.0 failed 4
-times, ..`, or nothing but a lost connection. `translated` reads such a report; tests/spark/reports has recorded ones.
-Errors of queries never come here: tasks send them as rows (`wire.encode_error`)."""
+times, ..`, or nothing but a lost connection. `translated` reads such a report; tests/spark/test_failures.py has
+recorded ones. Errors of queries never come here: tasks send them as rows (`wire.encode_error`)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,9 @@ def _times(count: str) -> str:
 def _last_of_traceback(text: str) -> str | None:
     """The line of the last Python traceback that names the error."""
     lines = text.split("\n")
-    start = next((i for i in range(len(lines) - 1, -1, -1) if lines[i].startswith("Traceback (most recent")), None)
+    start = next((i for i in range(len(lines) - 1, -1, -1) if lines[i].lstrip().startswith("Traceback (most")), None)
     if start is None:
         return None
-    return next((line.strip() for line in lines[start + 1 :] if re.match(r"(?:\w+\.)*\w+(?::|$)", line)), None)
+    indent = lines[start][: -len(lines[start].lstrip())]
+    error = re.compile(rf"{indent}(?:\w+\.)*\w+(?::|$)")
+    return next((line.strip() for line in lines[start + 1 :] if error.match(line)), None)

@@ -44,6 +44,9 @@ MAP_FAILED = 2**64 - 1
 LARGEST_REGION, LEAST_REGION = 128 << 30, 1 << 30
 """Address space reserved per size class: as much as the system allows between these."""
 
+WILL_BE_LIMITED = os.environ.get("PYSPARK_EXECUTOR_MEMORY_MB", "-1") != "-1"
+"""In a daemon of Spark: each worker limits its address space after the fork (spark.executor.pyspark.memory)."""
+
 KEPT_SHARE = 8
 """Idle and used blocks together keep their pages up to this part of the machine's memory (1/8), or TSQL_KEEP_MEMORY
 bytes."""
@@ -76,7 +79,7 @@ def _set_up() -> None:
     """Reserve the pool's address space. Where the system limits it there is no pool, and the C library serves
     everything."""
     _state[words.BOUND] = KEPT_BYTES
-    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY or WILL_BE_LIMITED:
         return
     region = LARGEST_REGION
     base = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 
 from tests.patience import wait_until
 
@@ -241,7 +243,10 @@ def main() -> None:
             found = {"error": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}
         answers.write(json.dumps(found) + "\n")
         answers.flush()
+    application = driver.context.applicationId
     driver.spark.stop()
+    # A local cluster keeps the logs of its executors inside of the installed package.
+    shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)
 
 
 if __name__ == "__main__":

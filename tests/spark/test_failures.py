@@ -25,7 +25,7 @@ STACK = (
 )
 TRACEBACK = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
-  File "pyspark/worker.py", line 4222, in process
+  File "worker.py", line 4222, in process
     serializer.dump_stream(out_iter, outfile)
   File "backends/spark/failures.py", line 36, in placed
     yield from rows
@@ -37,7 +37,7 @@ pulled out
 The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
-  File "pyspark/worker.py", line 4327, in invoke_udf
+  File "worker.py", line 4327, in invoke_udf
     run_process()
 tsql.backends.spark.failures.TaskFailed: stage 2 (step groups, shard 3): RuntimeError: a disk: it was pulled out
 """
@@ -77,9 +77,15 @@ REPORTS = {
     ),
     "a worker without tsql": (
         "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
-        '  File "pyspark/worker.py", line 60, in read_command\n    command = serializer._read_with_length(file)\n'
+        '  File "worker.py", line 60, in read_command\n    command = serializer._read_with_length(file)\n'
         "ModuleNotFoundError: No module named 'tsql'\n",
         ": ModuleNotFoundError: No module named 'tsql'",
+    ),
+    "a daemon that does not start": (
+        f"{ABORTED}{LOST}(h executor 0): org.apache.spark.SparkException: \nError from python worker:\n"
+        '  Traceback (most recent call last):\n    File "<frozen runpy>", line 198, in _run_module_as_main\n'
+        f"  MemoryError\nPYTHONPATH was:\n  x{STACK}",
+        "in stage 2 (step groups, shard 1): MemoryError",
     ),
     "a cancelled job": (
         "An error occurred while calling o814.runJob.\n: org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 25 "

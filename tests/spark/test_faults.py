@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.faults import FaultyCluster, fault
@@ -162,6 +163,31 @@ def test_a_cancelled_query_leaves_nothing(cluster: FaultyCluster, tpch: Oracle, 
     assert left == nothing | {"threads": []}
     assert files.get("deleted", 0) < 5
     assert_right(cluster, tpch, "median", cluster.run(MEDIAN))
+
+
+def tpch_comments() -> list[str]:
+    return pq.read_table(data.tables(SCALE)["lineitem"], columns=["l_comment"])["l_comment"].to_pylist()
+
+
+@pytest.mark.all_configurations
+def test_workers_with_little_memory(tmp_path: Path, tpch: Oracle) -> None:
+    """Workers whose address space Spark limits: what fits is right, and what does not is one clear error."""
+    cluster = started(tmp_path, "local-cluster[1,1,512]", **{"spark.executor.pyspark.memory": "2g"})
+    try:
+        for name in ("median", 9):
+            assert_right(cluster, tpch, name, cluster.run(text_of(name)))
+        found = cluster.run(
+            "SELECT max(length(s)) AS n FROM (SELECT string_agg(repeat(l_comment, 900), '') AS s FROM lineitem)"
+        )
+        if "error" in found:
+            assert found["error"] in ("ExecutionError", "OutOfMemoryError")
+            assert "emory" in found["message"] and "\n" not in found["message"]
+        else:
+            expected = sum(len(text) for text in tpch_comments()) * 900
+            assert found["table"].to_pylist() == [{"n": expected}]
+        assert_right(cluster, tpch, "median", cluster.run(MEDIAN))
+    finally:
+        cluster.close()
 
 
 def test_frames_in_one_shard(one: FaultyCluster) -> None:
