@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tsql.backends.names import FoundTable, NeverKept
 from tsql.backends.spark import lakes, storage, table_files
+from tsql.backends.spark.failures import translated
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.java import java_session, named, ticked, to_json
 from tsql.backends.spark.table_files import OtherWay
@@ -31,6 +32,12 @@ class SparkNames:
 
     def find(self, parts: tuple[str, ...]) -> FoundTable | None:
         """What Spark has under a name; None if it has nothing."""
+        try:
+            return self._found(parts)
+        except ConnectionError as error:
+            raise translated(error) from error
+
+    def _found(self, parts: tuple[str, ...]) -> FoundTable | None:
         # A session without the jar of Delta knows a Delta table by its metadata alone.
         lake = lakes.find(self.session, parts, lakes.delta) if all(parts) else None
         if lake is None and self._exists(parts):

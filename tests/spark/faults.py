@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyspark
 
 from tests.patience import wait_until
+from tsql.kernels.expr.errors import TsqlError
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {
@@ -146,7 +147,11 @@ class Driver:
         outcomes: list[dict[str, Any]] = [{} for _ in range(threads)]
 
         def one(number: int) -> None:
-            relation = self.db.sql(sql)
+            try:
+                relation = self.db.sql(sql)
+            except TsqlError as error:
+                outcomes[number] = {"error": type(error).__name__, "message": error.message}
+                return
             if cancel:
                 threading.Thread(target=lambda: (self._held(), relation.cancel())).start()
             if kill:
