@@ -62,8 +62,19 @@ class Weighing(Transport):
         self.sent["function"] += len(pickle.dumps((work.part, work.given)))
         return rows
 
-    def placed(self, inputs: list[int], shards: int) -> int:
-        return shards
+    def placed(self, inputs: list[int], shards: int, tasks: int | None = None) -> int:
+        return tasks or shards
+
+    def together(self, several: list[int]) -> int:
+        return sum(several)
+
+    def kept(self, rows: int) -> int:
+        return rows
+
+    def again(self, kept: int) -> int:
+        return kept
+
+    def forget(self, kept: int) -> None: ...
 
     def partitions(self, rows: int) -> int:
         return rows

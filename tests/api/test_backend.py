@@ -41,7 +41,7 @@ def test_each_backend_has_all_of_the_protocol(found: Callable[[], type]) -> None
 
 
 def test_the_protocol_is_what_a_session_asks_for() -> None:
-    assert {*METHODS, "name", "target", "shards"} == {
+    assert {*METHODS, "name", "target", "shards", "broadcast_bytes"} == {
         name for name in (*vars(Backend), *Backend.__annotations__) if not name.startswith("_")
     }
 

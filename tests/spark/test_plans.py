@@ -4,12 +4,9 @@ shards."""
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import tsql
@@ -264,15 +261,3 @@ def test_batches_of_one_row(local: Any) -> None:
 def test_local_sessions_have_no_frames(local: Any) -> None:
     with pytest.raises(CatalogError, match="not of a session on Spark"):
         local.sql("SELECT 1").to_spark()
-
-
-def test_plan_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan that docs/spark.md explains is the plan of its query."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "clicks").mkdir()
-    pq.write_table(pa.table({"ad": ["a"], "price": [1.0]}), "clicks/1.parquet")
-    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
-    text = re.search(r"```\n(plan version 1\n.*?)```", page, re.DOTALL).group(1)
-    with tsql.connect(spark=InProcess(8)) as session:
-        plan = tsql.load_plan_text(text).bind(session)
-        assert session.sql(plan.query).plan() == plan.text()
