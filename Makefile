@@ -15,12 +15,13 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 
-.PHONY: help setup java demo test lint bench clean
+.PHONY: help setup java chromium demo test lint bench studio clean
 help:
 	@echo "make demo    set up, then run example queries on the local backend and, with Java, a query and a pipeline on Spark"
 	@echo "make test    set up, then run the whole test suite (TEST_ARGS='-k name' for a part)"
 	@echo "make lint    style, types and import rules"
 	@echo "make bench   set up, then measure against DuckDB (BENCH_ARGS='--scale 0.1' for a quick look)"
+	@echo "make studio  build the page of the studio into tsql/studio/page (needs Node 20 and npm; users need neither)"
 	@echo "make clean   remove the virtual environment and build products"
 
 setup: $(STAMP)
@@ -31,10 +32,13 @@ $(STAMP): pyproject.toml .ci/setup
 java:
 	@.ci/java
 
+chromium:
+	@.ci/chromium
+
 demo: setup
 	@$(PY) examples/demo.py
 
-test: setup java
+test: setup java chromium
 	@$(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup -q $(TEST_ARGS)
 
 lint: setup
@@ -44,6 +48,9 @@ lint: setup
 
 bench: setup
 	@$(PY) -m bench.single_table $(BENCH_ARGS)
+
+studio:
+	@cd studio && npm ci --no-fund --no-audit && npm run --silent check && npm run --silent build
 
 clean:
 	@rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tsql.backends.names import OuterNames
 from tsql.backends.run import Run
+from tsql.backends.snapshots import Snapshot
 from tsql.kernels.expr.errors import CatalogError
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ class Backend(Protocol):
     def run_all(self, plan: PhysicalPlan, run: Run) -> Iterable[pa.RecordBatch]:
         """The same batches, for a caller that wants all of them: a list if all are computed when this returns."""
         ...
+
+    def snapshots(self, plan: PhysicalPlan, run: Run) -> Iterator[Snapshot]:
+        """What is known of the result while it is computed; the last snapshot is exact, unless the query asks to stop
+        before. A backend that shows no progress gives that one alone."""
+        batches = list(self.run_all(plan, run))
+        yield Snapshot(batches, run.total_rows or 0, run.total_rows, True, True)
 
     @abstractmethod
     def frame(self, plan: PhysicalPlan, run: Run) -> Any:

@@ -122,7 +122,7 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
     lines += _stages(run)
     lines += _choices(run)
     lines.append("")
-    for name in ("parse", "plan", "compile", "run"):
+    for name in ("start", "parse", "plan", "compile", "run"):
         if name in run.timings_ms:
             lines.append(f"{name:<10} {run.timings_ms[name]:>10.2f} ms")
     if run.memory_bytes:

@@ -3,7 +3,7 @@ gives them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tsql.backends.datasets import Datasets, KeptDataset
 from tsql.backends.io.folders import FolderTarget
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableTarget:
-    """A table of the cluster's own catalogs. mode: "create", "replace" or "append". format: None for the cluster's
-    default. by: the columns that it is partitioned by."""
+    """A table of the cluster's own catalogs. mode: "create", "replace", "append", or "overwrite" (the rows are replaced
+    and the table stays). format: None for the cluster's default. by: the columns that it is partitioned by. static:
+    partition columns that have one value, which says what is overwritten."""
 
     parts: tuple[str, ...]
     mode: str
     format: str | None = None
     by: tuple[str, ...] = ()
+    static: tuple[tuple[str, Any], ...] = ()
 
 
 class Sinks(Protocol):
@@ -42,6 +44,10 @@ class Sinks(Protocol):
 
     def table_schema(self, parts: tuple[str, ...]) -> Schema | None:
         """The columns of a table of the cluster's catalogs; None if there is none."""
+        ...
+
+    def table_partitions(self, parts: tuple[str, ...]) -> list[str]:
+        """The columns that a table of the cluster's catalogs is partitioned by."""
         ...
 
     def save_table(self, plan: PhysicalPlan, run: Run, target: TableTarget) -> int:

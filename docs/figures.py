@@ -113,7 +113,7 @@ class Lane:
 
 TONES = (("#1d4ed8", "#dbeafe"), ("#c2410c", "#ffedd5"), ("#15803d", "#dcfce7"), ("#7e22ce", "#f3e8ff"))
 LEFT, RIGHT, TOP, ROW, GAP, WIDTH = 96, 24, 14, 24, 12, 760
-_INK, _FAINT = "#374151", "#e5e7eb"
+INK, FAINT = "#374151", "#e5e7eb"
 
 
 def draw(lanes: list[Lane], start: dt.datetime, end: dt.datetime, every: int) -> str:
@@ -125,21 +125,21 @@ def draw(lanes: list[Lane], start: dt.datetime, end: dt.datetime, every: int) ->
     def x(moment: dt.datetime) -> float:
         return LEFT + (min(max(moment, start), end) - start).total_seconds() * scale
 
-    parts = _opening(height)
+    parts = opening(height)
     moment = start
     while moment <= end:
         parts.append(
-            f'<line x1="{x(moment):.1f}" x2="{x(moment):.1f}" y1="{TOP}" y2="{height - 24}" stroke="{_FAINT}"/>'
+            f'<line x1="{x(moment):.1f}" x2="{x(moment):.1f}" y1="{TOP}" y2="{height - 24}" stroke="{FAINT}"/>'
         )
         parts.append(
-            f'<text x="{x(moment):.1f}" y="{height - 9}" text-anchor="middle" fill="{_INK}">{moment:%H:%M}</text>'
+            f'<text x="{x(moment):.1f}" y="{height - 9}" text-anchor="middle" fill="{INK}">{moment:%H:%M}</text>'
         )
         moment += dt.timedelta(minutes=every)
     y = float(TOP)
     for lane, rows in placed:
         y += GAP / 2
         parts.append(
-            f'<text x="{LEFT - 10}" y="{y + ROW / 2 + 4:.1f}" text-anchor="end" fill="{_INK}" '
+            f'<text x="{LEFT - 10}" y="{y + ROW / 2 + 4:.1f}" text-anchor="end" fill="{INK}" '
             f'font-weight="bold">{escape(lane.title)}</text>'
         )
         for at in lane.marks:
@@ -154,7 +154,7 @@ def draw(lanes: list[Lane], start: dt.datetime, end: dt.datetime, every: int) ->
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _opening(height: float) -> list[str]:
+def opening(height: float) -> list[str]:
     return [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" '
@@ -169,7 +169,7 @@ def _span(span: Span, x: Callable[[dt.datetime], float], y: float, tone: int, en
     left, middle = x(span.start), y + ROW / 2
     if span.end == span.start:
         label = (
-            f'<text x="{left + 8:.1f}" y="{middle + 4:.1f}" fill="{_INK}">{escape(span.label)}</text>'
+            f'<text x="{left + 8:.1f}" y="{middle + 4:.1f}" fill="{INK}">{escape(span.label)}</text>'
             if span.label
             else ""
         )
@@ -186,7 +186,7 @@ def _span(span: Span, x: Callable[[dt.datetime], float], y: float, tone: int, en
         )
     return (
         f'{shape}<text x="{(left + right) / 2:.1f}" y="{middle + 4:.1f}" text-anchor="middle" '
-        f'fill="{_INK}">{escape(span.label)}</text>'
+        f'fill="{INK}">{escape(span.label)}</text>'
     )
 
 
@@ -374,14 +374,10 @@ def _watermark(page: dict[str, Block]) -> str:
     def y(minutes: float) -> float:
         return bottom - minutes * (bottom - TOP - 10) / 13
 
-    parts = _opening(height)
+    parts = opening(height)
     for tick in range(0, 14, 2):
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" stroke="{_FAINT}"/>'
-        )
-        parts.append(
-            f'<text x="{LEFT - 10}" y="{y(tick) + 4:.1f}" text-anchor="end" fill="{_INK}">12:{tick:02d}</text>'
-        )
+        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" stroke="{FAINT}"/>')
+        parts.append(f'<text x="{LEFT - 10}" y="{y(tick) + 4:.1f}" text-anchor="end" fill="{INK}">12:{tick:02d}</text>')
     path: list[str] = []
     for number, time in enumerate(ARRIVALS):
         x = LEFT + (number + 0.5) * step
@@ -403,7 +399,7 @@ def _watermark(page: dict[str, Block]) -> str:
         f'<text x="{WIDTH - RIGHT}" y="{y(stream.current / minute) + 15:.1f}" text-anchor="end" '
         f'fill="{TONES[1][0]}">watermark</text>'
     )
-    parts.append(f'<text x="{LEFT}" y="{height - 12}" fill="{_INK}">rows in the order of their arrival →</text>')
+    parts.append(f'<text x="{LEFT}" y="{height - 12}" fill="{INK}">rows in the order of their arrival →</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -459,7 +455,7 @@ def _stages(page: dict[str, Block]) -> str:
     for part in parts:
         tops.append(y)
         y += max(TASK_HEIGHT + 34, 22 + 15 * len(part)) + 46
-    drawn = _opening(y - 34)
+    drawn = opening(y - 34)
     for number, part in enumerate(parts):
         top, is_driver = tops[number], number == len(parts) - 1
         drawn += _steps_of(part, "driver" if is_driver else f"stage {number + 1}", top)
@@ -486,12 +482,12 @@ def _stages(page: dict[str, Block]) -> str:
 
 
 def _steps_of(part: list[PlanStep], title: str, top: float) -> list[str]:
-    found = [f'<text x="20" y="{top + 12:.1f}" fill="{_INK}" font-weight="bold">{title}</text>']
+    found = [f'<text x="20" y="{top + 12:.1f}" fill="{INK}" font-weight="bold">{title}</text>']
     for line, step in enumerate(part):
         words = step.details.split()
         shown = " ".join([step.name, "=", step.op, *takewhile(lambda word: "=" not in word, words)])
         shown += " how=read" if "how=read" in words else ""
-        colour = TONES[1][0] if step.moves else _INK
+        colour = TONES[1][0] if step.moves else INK
         found.append(
             f'<text x="20" y="{top + 29 + 15 * line:.1f}" fill="{colour}" font-family="monospace" '
             f'font-size="11">{escape(shown)}</text>'
@@ -506,7 +502,7 @@ def _tasks(middles: list[float], top: float, does: str, read: list[str]) -> list
         left = middles[2 * executor] - TASK_WIDTH / 2 - 6
         found.append(
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{2 * TASK_WIDTH + 20}" height="{TASK_HEIGHT + 26}" rx="4" '
-            f'fill="none" stroke="{_INK}" stroke-dasharray="3 3"/>'
+            f'fill="none" stroke="{INK}" stroke-dasharray="3 3"/>'
         )
         found.append(_said(left + TASK_WIDTH + 10, top + 14, "executor"))
     for task, middle in enumerate(middles):
@@ -525,7 +521,7 @@ def _box(x: float, y: float, width: float, height: float, tone: int) -> str:
 
 
 def _said(x: float, y: float, text: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{_INK}" font-size="11">{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{INK}" font-size="11">{escape(text)}</text>'
 
 
 FIGURES: dict[str, Callable[[dict[str, Block]], str]] = {

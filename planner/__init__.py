@@ -44,6 +44,7 @@ def build(
     from tsql.kernels.process.cores import CORES
     from tsql.planner.choose.enumerate import Enumerator
     from tsql.planner.choose.late_decoding import mark_late
+    from tsql.planner.choose.progressive import with_progressive
     from tsql.planner.choose.scan_progress import with_progress
     from tsql.planner.choose.shard_sizes import size_shards
     from tsql.planner.hints.constraints import constraints
@@ -51,6 +52,7 @@ def build(
     from tsql.planner.physical.check import check
     from tsql.planner.physical.enforce import enforce
     from tsql.planner.physical.operators.scan import source_notes, with_filled
+    from tsql.planner.physical.prune_moved import prune_moved
     from tsql.planner.physical.step import named
     from tsql.planner.rules import optimize, without_products
     from tsql.planner.unnest.unnest import unnest
@@ -63,18 +65,24 @@ def build(
         plan = optimize(plan, wanted=wanted) if settings.optimizer else without_products(plan, wanted)
     wanted.locate(plan)
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
+    enumerator.progressive = plan.progressive is not None
     root = enforce(enumerator.plan(plan.input), shards, scope)
     if settings.optimizer:
         if scope == "local":
-            root = with_progress(root, enumerator.estimator, settings.memory_limit)
-        elif not (wanted.shards or settings.shards):
-            root = size_shards(root, shards, enumerator.estimator)
+            if plan.progressive is None:
+                root = with_progress(root, enumerator.estimator, settings.memory_limit)
+        else:
+            root = prune_moved(root, set(plan.columns))
+            if not (wanted.shards or settings.shards):
+                root = size_shards(root, shards, enumerator.estimator)
         root = mark_late(root, enumerator.estimator)
+    why: str | None = None
+    if plan.progressive is not None:
+        root, why = with_progressive(root, plan.progressive, enumerator.estimator, scope)
     if relied.on:
         root = with_filled(root)
-    physical = PhysicalPlan(
-        named(root), plan.columns, plan.names, shards, target, text, (*wanted.notes(), *source_notes(root))
-    )
+    notes = (*wanted.notes(), *source_notes(root), *(() if why is None else (why,)))
+    physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, notes)
     check(physical)
     return physical, enumerator
 

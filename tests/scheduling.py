@@ -16,12 +16,37 @@ ENOUGH = 2
 """A worker starts a test only when it knows the next one, so it is kept this many tests ahead."""
 
 
+SCOPES = (
+    ("tests/spark/test_cluster", "spark"),
+    ("tests/spark/test_connect", "connect"),
+    *(
+        (f"tests/spark/test_{name}.py", "spark")
+        for name in (
+            "datasets",
+            "estimates",
+            "lakes",
+            "names",
+            "overwrites",
+            "pipeline",
+            "progressive_cluster",
+            "readme",
+            "runs",
+            "saved_tables",
+            "sessions",
+            "sinks",
+            "table_files",
+        )
+    ),
+)
+"""How the ids of tests begin that share a cluster, or a Spark Connect server."""
+
+
 class OneCluster(LoadScopeScheduling):
-    """Tests one by one, in the order of collection; those of the cluster together, so that it starts once, and those of
-    the Spark Connect server."""
+    """Tests one by one, in the order of collection; those of the cluster together, so that it starts once (in a few
+    seconds and GB), and those of the Spark Connect server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        for start, scope in (("tests/spark/test_cluster", "spark"), ("tests/spark/test_connect", "connect")):
+        for start, scope in SCOPES:
             if nodeid.startswith(start):
                 return scope
         return nodeid

@@ -50,16 +50,19 @@ def run_file(
     strict_names: bool = False,
     sampled: bool = False,
     every: int = 1,
+    turn: int = 0,
 ) -> list[Failure]:
     """All failures of a file on a fresh engine, which the caller closes.
 
-    `sampled` runs what the configuration runs by default, `every` = n about each n-th query or failing statement.
+    `sampled` runs what the configuration runs by default, `every` = n about each n-th query or failing statement; other
+    ones in another `turn`.
     """
     records = slt.read(path)
     if sampled:
         records = sample(path, records, config)
     if every > 1:
-        records = each(records, every)
+        records = each(records, every, turn)
+        return list(_run(records, engine, _outcomes(records), config, strict_names))
     return list(_run(records, engine, oracle_outcomes(path), config, strict_names))
 
 
@@ -67,9 +70,13 @@ def run_file(
 def oracle_outcomes(path: Path) -> dict[int, Outcome]:
     """What a live DuckDB does with each record of a file, by line. Every configuration is compared with the same
     run."""
+    return _outcomes(slt.read(path))
+
+
+def _outcomes(records: list[slt.Record]) -> dict[int, Outcome]:
     outcomes: dict[int, Outcome] = {}
     with closing(DuckDB()) as oracle:
-        for record in slt.read(path):
+        for record in records:
             sql = record.oracle or record.sql
             try:
                 match record.kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections import OrderedDict
@@ -49,6 +50,17 @@ def test_a_crash_is_one_failure(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "2 failed, 38 passed" in done.stdout
     assert "crashed while running" in done.stdout and "test_one[10]" in done.stdout and "test_one[39]" in done.stdout
+
+
+def test_one_worker_has_all_tests_of_the_cluster() -> None:
+    """A module with a test or a fixture that takes the session is a part of the scope."""
+    fixtures = {"spark": "spark", "remote": "connect", "server": "connect"}
+    scheduler = OneCluster.__new__(OneCluster)
+    for path in sorted(Path(__file__).parent.glob("spark/test_*.py")):
+        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+        scopes = {fixtures[a.arg] for node in functions for a in node.args.args if a.arg in fixtures}
+        nodeid = f"tests/spark/{path.name}::test"
+        assert scopes <= {scheduler._split_scope(nodeid)}, nodeid
 
 
 class Dead:

@@ -51,5 +51,12 @@ def checked_mapping(value: Any, what: str) -> Mapping[Any, Any]:
     return value
 
 
+def checked_callable(value: Any, what: str) -> Any:
+    """A function or something like it."""
+    if not callable(value):
+        raise CatalogError(f"{what} is a function, not {_shown(value)}")
+    return value
+
+
 def _shown(value: Any) -> str:
     return "None" if value is None else type(value).__name__

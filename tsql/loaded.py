@@ -57,6 +57,10 @@ class LoadedPlan:
         kinds, values = convert_all(params)
         return self._relation(session, self.bind(session, kinds), values)
 
+    def of(self, plan: PhysicalPlan, session: Session) -> Relation:
+        """The lazy result of what `bind` has given."""
+        return self._relation(session, plan, {})
+
     def check(self, session: Session, params: Parameters = None) -> int | None:
         """Run the plan and its query, and compare: the number of rows that both give, or None if the plan has no query
         line. A PlanError tells the first differences in names, types, rows or order."""
@@ -121,6 +125,8 @@ class LoadedPlan:
             relocate=relocate,
             frame=lambda run: backend.frame(plan, run),
             running=queries.running,
+            snapshots=lambda run: backend.snapshots(plan, run),
+            is_progressive=lambda: plan.is_progressive,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -34,12 +35,17 @@ class QueryRunner:
         self.settings = settings
         self.running = Running()
         self._backend, self._spark, self._fail = backend, spark, fail
+        self.start_ms = 0.0
+        """What it took to start Spark, if it was started here."""
 
     @property
     def backend(self) -> Backend:
         """What runs the plans."""
         if isinstance(self._backend, str):
+            begun = time.perf_counter()
             self._backend = make_backend(self._backend, self._spark)
+            if self.target == "spark" and (self._spark is None or isinstance(self._spark, dict)):
+                self.start_ms = (time.perf_counter() - begun) * 1000
         return self._backend
 
     @property
@@ -97,6 +103,8 @@ class QueryRunner:
             frame=frame if self.target == "spark" else None,
             start_all=lambda run: self.backend.run_all(plan_for(run), run),
             running=self.running,
+            snapshots=lambda run: self.backend.snapshots(plan_for(run), run),
+            is_progressive=lambda: self.plan(prepared, settings).is_progressive,
         )
 
     def datasets(self) -> Datasets | None:

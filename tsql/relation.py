@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from tsql.arguments import checked_count, checked_path, checked_text, optional_text
+from tsql.arguments import checked_callable, checked_count, checked_path, checked_text, optional_text
 from tsql.backends import Run
 from tsql.backends.backend import not_on_spark
 from tsql.interrupt import Interruptible
@@ -26,6 +26,9 @@ from tsql.values import python_values
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from tsql.snapshots import Snapshot, Snapshots
+    from tsql.watching import Watch
 
 FORMATS = {
     ".csv": "csv",
@@ -68,6 +71,8 @@ class Relation:
         frame: Callable[[Run], Any] | None = None,
         start_all: Start | None = None,
         running: Running | None = None,
+        snapshots: Callable[[Run], Iterator[Any]] | None = None,
+        is_progressive: Callable[[], bool] = lambda: False,
     ) -> None:
         self._names, self._types = names, types
         self._start, self._start_all, self._new_run = start, start_all, new_run
@@ -75,6 +80,7 @@ class Relation:
         self._relocate = relocate
         self._frame = frame
         self._running = running
+        self._snapshots, self._is_progressive = snapshots, is_progressive
         self._runs: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._last: Run | None = None
         self._told: list[str] = []
@@ -147,6 +153,7 @@ class Relation:
             if hasattr(stream, "close"):
                 stream.close()
             self._runs.discard(handle)
+            run.activity = ""
             run.timings_ms.setdefault("run", (time.perf_counter() - begun) * 1000)
             run.notes += take_notes()
 
@@ -176,6 +183,47 @@ class Relation:
         from tsql.dataframes import to_polars
 
         return to_polars(self.arrow(), self._types)
+
+    @property
+    def is_progressive(self) -> bool:
+        """Whether it has snapshots before the result is known."""
+        return self._is_progressive()
+
+    def snapshots(self) -> Snapshots:
+        """What is known of the result while it is computed, for a query with PROGRESSIVE behind it: for `for` or `async
+        for`. Other queries have one snapshot, their result."""
+        from tsql.snapshots import Snapshots
+
+        if self._snapshots is None:
+            raise CatalogError("this statement has no snapshots", hint="only queries have")
+        if self._running is not None:
+            self._running.check()
+        run = self._new_run()
+        handle = _Handle(run)
+        self._runs.add(handle)
+        self._last = run
+        return Snapshots(run, self.schema, self._types, self._snapshots, self._running, self._relocate, handle)
+
+    def watch(self, callback: Callable[[Snapshot], object]) -> Watch:
+        """Run the query in the background, and call a function with each snapshot, in the thread of the run. The result
+        pauses, stops, finishes and waits for it."""
+        from tsql.watching import Watch
+
+        return Watch(self.snapshots(), checked_callable(callback, "what is called with snapshots"))
+
+    def _ipython_display_(self) -> None:
+        """A progressive query as the last expression of a notebook's cell: its snapshots, in place."""
+        from tsql.notebook import display_or_tell, shows_in_place
+
+        if self._snapshots is None or not shows_in_place():
+            raise NotImplementedError  # IPython shows it as any other object
+        try:
+            is_progressive = self.is_progressive
+        except TsqlError:
+            is_progressive = False  # its text tells why
+        if not is_progressive:
+            raise NotImplementedError
+        display_or_tell(self.snapshots())
 
     def to_spark(self) -> Any:
         """The result as a lazy Spark DataFrame; for sessions on the Spark backend."""
@@ -243,16 +291,16 @@ class Relation:
     def write(self, path: str | os.PathLike[str], format: str | None = None) -> int:
         """Write the result to a file, batch by batch, and return the number of rows. The format is that of the name
         unless given. The file appears, or is replaced, only once it is complete."""
-        target = Path(checked_path(path, "the target of a file"))
-        kind = optional_text(format, "a format") or FORMATS.get(target.suffix.lower())
+        target = checked_path(path, "the target of a file")
+        kind = optional_text(format, "a format") or FORMATS.get(Path(target).suffix.lower())
         if kind is None:
             raise SourceError(
-                f"the name {target.name} does not say in which format to write",
+                f"the name {Path(target).name} does not say in which format to write",
                 hint="name the format: csv, json, arrow or parquet",
             )
         return self.write_to(target, kind)
 
-    def write_to(self, target: Path | BinaryIO, kind: str) -> int:
+    def write_to(self, target: str | Path | BinaryIO, kind: str) -> int:
         """Write the result to a path or an open binary stream as csv, json, arrow or parquet."""
         from tsql.backends.io.writers import write
 
@@ -267,6 +315,11 @@ class Relation:
     def progress(self) -> float | None:
         """How much of its input the latest run has read, 0 to 1; None where that is not known."""
         return None if self._last is None else self._last.progress
+
+    @property
+    def last_run(self) -> Run | None:
+        """The handle of the latest run: what it has read so far, by pipeline."""
+        return self._last
 
     @property
     def activity(self) -> str:

@@ -25,6 +25,7 @@ from tsql.statements.transactions import CommitStore, Transactions
 
 if TYPE_CHECKING:
     from tsql.sharded import Sharded
+    from tsql.studio import Studio
 
 
 class Session:
@@ -55,6 +56,7 @@ class Session:
         self.catalog.run_plan = self._queries.table
         self.catalog.variables = partial(python_scan.find, self._queries)
         if self._queries.target == "spark":
+            self.catalog.in_tasks = True
             self.catalog.outer = lambda: self.backend.outer_names()
             self.catalog.sinks = lambda: self.backend.sinks()
             self.catalog.datasets = self._queries.datasets
@@ -233,6 +235,12 @@ class Session:
         except TsqlError as error:
             error.position = None  # a place in a text that the caller has not written
             raise
+
+    def studio(self, *, port: int = 0, host: str = "127.0.0.1", read_only: bool = False) -> Studio:
+        """Serve the studio over this session, in background threads: `.address` opens its page, `.close()` ends it."""
+        from tsql.studio import serve
+
+        return serve(self, port=port, host=host, read_only=read_only)
 
     def close(self) -> None:
         """Cancel running queries, which get a CancelledError, and free the tables, the plans and the backend's workers.

@@ -21,7 +21,7 @@ from tsql.kernels.process.cores import CORES
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.loaded import LoadedPlan
 from tsql.parameters import Parameters, convert_all
-from tsql.planner.physical.attributes import MOST_SHARDS, Attributes
+from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.movement import Gather, Movement, Multicast, Rekey
 from tsql.planner.physical.operators.aggregate import Aggregate
@@ -31,7 +31,7 @@ from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.sort import Sort
 from tsql.planner.physical.planfile import parse_step
-from tsql.planner.physical.properties import Properties
+from tsql.planner.physical.properties import MAX_SHARDS, Properties
 from tsql.planner.physical.step import MOST_DEEP, PhysicalPlan, Step, depth_of, named
 from tsql.planner.physical.text import identifier, identifiers
 from tsql.relation import Relation
@@ -221,8 +221,8 @@ def start(
     ):
         raise PlanError(f"columns are a list of names, not {columns!r}")
     count = shards or session.settings.shards or session.settings.threads or CORES
-    if not 1 <= count <= MOST_SHARDS:
-        raise PlanError(f"a dataset has 1 to {MOST_SHARDS} shards, not {count}")
+    if not 1 <= count <= MAX_SHARDS:
+        raise PlanError(f"a dataset has 1 to {MAX_SHARDS} shards, not {count}")
     if isinstance(table, Relation):
         if table.source is None:
             raise PlanError(

@@ -18,12 +18,20 @@ from tsql.kernels.process.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a source that one task reads: (path, what) for files. `order` numbers the splits of a source."""
+    """A part of a source that one task reads: (path, what) for files. `order` numbers the splits of a source.
+
+    A source that does not know what is in a split may give a part of a file: its method `opened` makes splits of it
+    that can be read, with the same order. `first` is then the number of rows before them, and `expected` the estimated
+    rows of the part. `constants` are the values of the columns that are constant in the file, for a process that has
+    not listed the files."""
 
     order: int
     path: str | None
     rows: int | None
     detail: Any = None
+    first: int = 0
+    expected: int | None = None
+    constants: list[Any] | None = None
 
     @property
     def file(self) -> str:
@@ -42,7 +50,10 @@ class Split:
 
 class Source(Protocol):
     """A readable relation. `describe()` returns plain data (kind, paths, options) from which `open_source` can reopen
-    it, for plan files and Spark tasks. In-memory sources have no such description and return None."""
+    it, for plan files and Spark tasks. In-memory sources have no such description and return None.
+
+    A source of files may have `read_in_tasks()`: it is told that other processes will read it, and need not look into
+    all of its files then."""
 
     schema: Schema
 

@@ -111,8 +111,12 @@ class ConformedSource:
         return Statistics(known.rows, known.bytes, LazyColumns(names, lambda name: known.columns[self.names[name]]))
 
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
+        return self.source.splits(*self._inner(columns, filter))
+
+    def _inner(self, columns: tuple[str, ...], filter: Expr | None) -> tuple[tuple[str, ...], Expr | None]:
+        """What the source is asked for. It cannot skip by a column that it knows by another name or type."""
         skips = all(self._is_same(name) and self.names[name] == name for name in columns_of(filter))
-        return self.source.splits(tuple(self.names[name] for name in columns), filter if skips else None)
+        return tuple(self.names[name] for name in columns), filter if skips else None
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         for batch in self.source.read(split, tuple(self.names[name] for name in columns)):
@@ -122,8 +126,23 @@ class ConformedSource:
                 batch.num_rows,
             )
 
+    def read_in_tasks(self) -> None:
+        inform = getattr(self.source, "read_in_tasks", None)
+        if inform is not None:
+            inform()
+
+    def opened(self, split: Split, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
+        """The splits of a part of a file."""
+        opened = getattr(self.source, "opened", None)
+        return [split] if opened is None else opened(split, *self._inner(columns, filter))
+
     def describe(self) -> dict[str, Any]:
         return self._described(self.source.describe())
+
+    def describe_some(self) -> dict[str, Any] | None:
+        """The description of the first file, if the source has one."""
+        describe = getattr(self.source, "describe_some", None)
+        return None if describe is None else self._described(describe())
 
     def for_tasks(self) -> dict[str, Any] | None:
         """The description for a process that shall read the same files."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tsql.backends.io import options as opt
 from tsql.backends.io import remote
 from tsql.backends.io.normalize import engine_type
+from tsql.backends.io.prune import Bounds
 from tsql.backends.io.snapshot import (
     OtherReader,
     Snapshot,
@@ -26,6 +27,7 @@ from tsql.backends.io.snapshot import (
     stored_values,
 )
 from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.types import Type
 
 OPTIONS = ("version", "timestamp")
 KNOWN = {"timestampNtz", "deletionVectors", "columnMapping", "vacuumProtocolCheck", "v2Checkpoint", "typeWidening"}
@@ -104,7 +106,25 @@ def _snapshot(path: str, options: dict[str, Any], table: Any) -> Snapshot:
         dict(stored),
         partitions if paths else (),
         tuple(zip(*columns, strict=True)),
+        sizes=tuple(actions.column("size_bytes").to_pylist()),
+        rows=tuple(actions.column("num_records").to_pylist()),
+        bounds=lambda name, kind: _bounds(actions, (name, stored[name]), kind),
     )
+
+
+def _bounds(actions: pa.Table, names: tuple[str, str], kind: Type) -> list[Bounds] | None:
+    """The least and the greatest value of a column in each file, as far as the log has them."""
+    found: list[list[Any]] = []
+    for of in ("min", "max", "null_count"):
+        struct: Any = actions.column(of).combine_chunks() if of in actions.column_names else None
+        inside = [] if struct is None else [field.name for field in struct.type]
+        name = next((name for name in names if name in inside), None)
+        if name is None:
+            return None
+        values = pa.concat_arrays([struct.field(inside.index(name))])
+        found.append(values.to_pylist() if of == "null_count" else stored_values(values, kind))
+    rows = actions.column("num_records").to_pylist()
+    return [Bounds(*known) for known in zip(*found, rows, strict=True)]
 
 
 def _paths(root: str, relative: list[str], uris: list[str]) -> tuple[str, ...]:

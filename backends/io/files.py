@@ -56,17 +56,22 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def expand(patterns: Iterable[str], kind: str) -> tuple[str, ...]:
-    """The files that `patterns` name, globs and folders in sorted order (as DuckDB reads them). Never empty."""
+def expand(patterns: Iterable[str], kind: str, sizes: dict[str, int] | None = None) -> tuple[str, ...]:
+    """The files that `patterns` name, globs and folders in sorted order (as DuckDB reads them). Never empty. `sizes`
+    gets those of files elsewhere, which are listed with them."""
     files: list[str] = []
     for pattern in patterns:
-        files += _expand_one(pattern, kind)
+        if remote.is_remote(pattern):
+            found = _expand_remote(pattern, kind)
+            files += found
+            if sizes is not None:
+                sizes.update(found)
+        else:
+            files += _expand_one(pattern, kind)
     return tuple(files)
 
 
 def _expand_one(pattern: str, kind: str) -> list[str]:
-    if remote.is_remote(pattern):
-        return _expand_remote(pattern, kind)
     if _SCHEME.match(pattern):
         raise SourceError(
             f"{remote.redacted(pattern)}: only local files are read, and those of a store, not other URLs",
@@ -94,7 +99,7 @@ def _expand_one(pattern: str, kind: str) -> list[str]:
     return found
 
 
-def _expand_remote(pattern: str, kind: str) -> list[str]:
+def _expand_remote(pattern: str, kind: str) -> dict[str, int]:
     if "\0" in pattern:
         raise SourceError("a file name holds a NUL character")
     found, is_folder = remote.listed(pattern, lambda name: _is_data(name, kind))

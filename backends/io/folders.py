@@ -10,7 +10,8 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,22 +19,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tsql.backends.io import remote, store_writes
 from tsql.backends.io.files import folder_name
-from tsql.backends.io.remote import redacted, scheme_of
 from tsql.backends.io.value_text import texts
-from tsql.backends.io.whole_files import real_path, whole_folder
-from tsql.backends.io.writers import Counted, WriteOptions, distinct_names, write
+from tsql.backends.io.whole_files import TOKEN, real_path, shared_folder, whole_folder
+from tsql.backends.io.writers import Counted, WriteOptions, distinct_names, write, write_stored
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.process.quick_dataclass import dataclass
 
 WAITING_BYTES = 128 << 20
 """A task that writes partitions holds this many bytes of rows. With more, the largest partitions become files."""
 
-LONGEST_NAME, LONGEST_PATH = 255, 4000
-"""The maximum bytes of a folder's name and of a path, with room for file names: the limits of Linux and macOS."""
+LONGEST_NAME, LONGEST_PATH, LONGEST_KEY = 255, 4000, 900
+"""The maximum bytes of a folder's name and of a path, with room for file names: the limits of Linux and macOS, and of
+the stores, whose names have 1,024 bytes."""
 
 _PACKED = {"gzip": ".gz", "zstd": ".zst"}
-_EARLIER = re.compile(r"(data_\d+|part-\d{5,}-[0-9a-f]{8}(_\d{4,})?)\.(parquet|csv|json|arrow)(\.gz|\.zst)?")
+_EARLIER = re.compile(rf"(data_\d+|part-\d{{5,}}-{TOKEN}(_\d{{4,}})?)\.(parquet|csv|json|arrow)(\.gz|\.zst)?")
 """The files of earlier runs: of tasks, and of COPY .. PARTITION_BY on one machine."""
 
 
@@ -67,24 +69,32 @@ class FolderTarget:
         """Refuse a target that cannot be written."""
         if "\0" in self.path:
             raise SourceError("a file name holds a NUL character")
-        if scheme_of(self.path) is not None:
-            raise SourceError(
-                f"cannot write {redacted(self.path)}: COPY writes to file systems that all machines mount, not to URLs",
-                hint="relation.to_spark().write puts the rows there",
-            )
+        if remote.is_remote(self.path):
+            if self.existing == "refuse" and store_writes.files_below(self.path):
+                raise self._not_empty()
+            return
         place = Path(self.path)
         try:
             if os.path.lexists(self.path) and not place.is_dir():
                 raise SourceError(f"cannot write {self.path}: it is a file, not a folder")
             if self.existing == "refuse" and place.is_dir() and any(place.iterdir()):
-                raise SourceError(f'Directory "{self.path}" is not empty! Enable OVERWRITE option to overwrite files')
+                raise self._not_empty()
         except OSError as error:
             raise cannot_write(self.path, error) from error
+
+    def _not_empty(self) -> SourceError:
+        path = remote.redacted(self.path)
+        return SourceError(f'Directory "{path}" is not empty! Enable OVERWRITE option to overwrite files')
+
+    def staged(self) -> AbstractContextManager[Any]:
+        """A folder for the files of attempts, which is gone at the end."""
+        return store_writes.staged_folder(self.path) if remote.is_remote(self.path) else shared_folder(self.path)
 
     def describe(self, staged: str, run: str) -> dict[str, Any]:
         """Plain data for the tasks. staged: the folder that they write into."""
         return {
-            "target": os.path.abspath(self.path),
+            "target": self.path if remote.is_remote(self.path) else os.path.abspath(self.path),
+            "storage": remote.storage_of([self.path]),
             "staged": staged,
             "run": run,
             "kind": self.kind,
@@ -111,6 +121,8 @@ def cannot_write(path: str, error: OSError) -> SourceError:
 
 def write_part(about: dict[str, Any], shard: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Written]:
     """Write the rows of one shard. Called in a task; `about` is what `FolderTarget.describe` gave."""
+    for url, storage in about["storage"].items():
+        remote.remember(url, storage)
     target = FolderTarget(
         about["target"],
         about["kind"],
@@ -150,6 +162,9 @@ class _Attempt:
         stem = self.stem if not number else f"{self.stem}_{number:04}"
         name = os.path.join(below, f"{stem}{self.target.ending}")
         path = os.path.join(self.staged, self.name, name)
+        if remote.is_remote(path):
+            rows, size = write_stored(batches, self.stored, self.target.kind, path, self.target.options)
+            return Written(os.path.join(self.name, name), name, rows, size)
         try:
             # The folder of all attempts is gone if the job is over. Nobody makes it again.
             _make_folder(os.path.join(self.staged, self.name))
@@ -226,7 +241,9 @@ def _folder(values: list[str | None], names: list[str], path: str) -> str:
                 f"{LONGEST_NAME} at most"
             )
     below = "/".join(parts)
-    if len(os.fsencode(os.path.abspath(path))) + len(below) > LONGEST_PATH:
+    is_stored = remote.is_remote(path)
+    before = path if is_stored else os.path.abspath(path)
+    if len(os.fsencode(before)) + len(below) > (LONGEST_KEY if is_stored else LONGEST_PATH):
         raise SourceError(
             f"partition_by: the values of a row make a path that is too long: {below[:80]}..",
             hint="partition by fewer columns",
@@ -234,22 +251,37 @@ def _folder(values: list[str | None], names: list[str], path: str) -> str:
     return below
 
 
-def commit(target: FolderTarget, staged: Path, run: str, files: list[Written]) -> None:
-    """Move files of attempts into place: in one step, unless the target has files that stay."""
+def commit(target: FolderTarget, staged: Path | str, run: str, files: list[Written]) -> None:
+    """Move files of attempts into place: in one step, unless the target has files that stay, or is in a store."""
     target.check()
+    if remote.is_remote(target.path):
+        _commit_stored(target, str(staged), run, files)
+        return
     try:
         with whole_folder(target.path, target.existing == "overwrite") as folder:
             for file in files:
-                _check_arrived(target, staged / file.place, file)
+                _check_arrived(target, Path(staged) / file.place, file)
                 place = folder / file.name
                 place.parent.mkdir(parents=True, exist_ok=True)
-                os.rename(staged / file.place, place)
-            if not files:
-                _write_schema(target, folder, run)
+                os.rename(Path(staged) / file.place, place)
+            names = {file.name for file in files} or {_write_schema(target, folder, run)}
         if target.existing == "replace":
-            _remove_earlier(real_path(target.path), files)
+            _remove_earlier(real_path(target.path), names)
     except OSError as error:
         raise cannot_write(target.path, error) from error
+
+
+def _commit_stored(target: FolderTarget, staged: str, run: str, files: list[Written]) -> None:
+    sizes = {file.place: file.bytes for file in files}
+    moves = {file.place: file.name for file in files}
+    if not files:
+        place = "schema"
+        moves[place] = _schema_name(target, run)
+        _, sizes[place] = write_stored([], target.stored, target.kind, f"{staged}/{place}", target.options)
+    there = store_writes.files_below(target.path) if target.existing == "replace" else {}
+    folders = {os.path.dirname(name) for name in moves.values()}
+    earlier = {n for n in there if os.path.dirname(n) in folders and _EARLIER.fullmatch(os.path.basename(n))}
+    store_writes.commit(target.path, staged, moves, sizes, target.existing, earlier.__contains__)
 
 
 def _check_arrived(target: FolderTarget, place: Path, file: Written) -> None:
@@ -267,17 +299,23 @@ def _check_arrived(target: FolderTarget, place: Path, file: Written) -> None:
         )
 
 
-def _write_schema(target: FolderTarget, folder: Path, run: str) -> None:
-    """A file without rows, so that the folder has columns."""
+def _write_schema(target: FolderTarget, folder: Path, run: str) -> str:
+    """Write a file without rows, so that the folder has columns. Returns its name."""
+    name = _schema_name(target, run)
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write([], target.stored, target.kind, place, target.options)
+    return name
+
+
+def _schema_name(target: FolderTarget, run: str) -> str:
+    """The name below the target of the file of a result without rows."""
     names = distinct_names(target.schema).names
-    below = folder.joinpath(*(folder_name(names[i], None) for i in target.by))
-    below.mkdir(parents=True, exist_ok=True)
-    write([], target.stored, target.kind, below / f"part-00000-{run}{target.ending}", target.options)
+    return os.path.join(*(folder_name(names[i], None) for i in target.by), f"part-00000-{run}{target.ending}")
 
 
-def _remove_earlier(folder: Path, files: list[Written]) -> None:
-    """Remove the files of earlier runs from the folders that were written."""
-    new = {file.name for file in files}
+def _remove_earlier(folder: Path, new: Set[str]) -> None:
+    """Remove the files of earlier runs from the folders that have these new files."""
     for below in {os.path.dirname(name) for name in new}:
         for entry in list(os.scandir(folder / below)):
             if _EARLIER.fullmatch(entry.name) and os.path.join(below, entry.name) not in new and entry.is_file():

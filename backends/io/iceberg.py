@@ -16,6 +16,7 @@ import pyarrow as pa
 from tsql.backends.io import options as opt
 from tsql.backends.io import remote
 from tsql.backends.io.normalize import engine_type
+from tsql.backends.io.prune import Bounds
 from tsql.backends.io.snapshot import (
     OtherReader,
     Snapshot,
@@ -118,16 +119,30 @@ def _snapshot(path: str, options: dict[str, Any], table: Any) -> Snapshot:
     schema = pa.schema([field.remove_metadata() for field in schema_to_pyarrow(columns)])
     partitions, required = _partitions(columns, table.specs(), tasks, schema)
     current = scan.snapshot()
+    ids: dict[str, str | int] = {field.name: int(field.field_id) for field in columns.fields}
     return Snapshot(
         {"kind": "iceberg", "paths": [path], "options": options},
         "Iceberg without a snapshot" if current is None else f"Iceberg snapshot {current.snapshot_id}",
         schema,
         tuple(remote.plain(task.file.file_path, quoted=False) for task in tasks),
-        {field.name: int(field.field_id) for field in columns.fields},
+        ids,
         tuple(partitions),
         tuple(zip(*partitions.values(), strict=True)),
         required,
+        tuple(int(task.file.file_size_in_bytes) for task in tasks),
+        tuple(int(task.file.record_count) for task in tasks),
+        lambda name, kind: [_bounds(task.file, int(ids[name])) for task in tasks],
     )
+
+
+def _bounds(file: Any, field_id: int) -> Bounds:
+    """The least and the greatest value of a column of whole numbers or dates, as far as the manifest has them."""
+    bounds = []
+    for known in (file.lower_bounds, file.upper_bounds):
+        raw = (known or {}).get(field_id)
+        bounds.append(None if raw is None else int.from_bytes(raw, "little", signed=True))
+    nulls = (file.null_value_counts or {}).get(field_id)
+    return Bounds(bounds[0], bounds[1], nulls, int(file.record_count))
 
 
 def _check(path: str, columns: Any, tasks: list[Any]) -> None:

@@ -67,7 +67,25 @@ def portable(source: Any) -> dict[str, Any] | None:
     read its bytes), and if rejected rows must be collected here."""
     if rejects_of(source) is not None or any(isinstance(path, PipePath) for path in getattr(source, "paths", ())):
         return None
-    about = getattr(source, "for_tasks", source.describe)()
+    return _with_storage(source, getattr(source, "for_tasks", source.describe)())
+
+
+MANY_FILES = 64
+"""Of more files, a task opens those of its own splits only: thousands of workers would list a million files each."""
+
+
+def description_by_split(source: Any) -> dict[str, Any] | None:
+    """What a process needs to open the files of some splits, beside those. None if there are few files, or if the
+    source cannot tell."""
+    describe = getattr(source, "describe_some", None)
+    paths = getattr(source, "paths", ())
+    if describe is None or len(paths) <= MANY_FILES or any(isinstance(path, PipePath) for path in paths):
+        return None
+    return _with_storage(source, describe())
+
+
+def _with_storage(source: Any, about: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A description with the credentials that reading its files takes."""
     storage = remote.storage_of(getattr(source, "paths", ()))
     return about if about is None or not storage else {**about, "storage": storage}
 
@@ -98,7 +116,8 @@ def _kind(patterns: list[str], kind: str | None) -> str:
 def _kind_of_one(pattern: str) -> str:
     found = kind_of(pattern)
     if remote.is_remote(pattern):
-        files, is_folder = remote.listed(pattern, lambda name: True)
+        listed, is_folder = remote.listed(pattern, lambda name: True)
+        files = list(listed)
     else:
         is_folder = os.path.isdir(pattern)
         files = [name for _, _, inside in os.walk(pattern) for name in inside] if is_folder else []

@@ -193,9 +193,9 @@ def changed_at(path: str) -> float:
         return float((system.get_file_info(inside).mtime_ns or 0) / 1e9)
 
 
-def listed(pattern: str, keeps: Callable[[str], bool]) -> tuple[list[str], bool]:
-    """The files that a URL names: itself, those of a folder that `keeps` wants, or those that match a pattern; and
-    whether it is a folder."""
+def listed(pattern: str, keeps: Callable[[str], bool]) -> tuple[dict[str, int], bool]:
+    """The files that a URL names, with their sizes: itself, those of a folder that `keeps` wants, or those that match a
+    pattern; and whether it is a folder."""
     from pyarrow.fs import FileSelector, FileType
 
     system, inside = filesystem(pattern)
@@ -203,25 +203,29 @@ def listed(pattern: str, keeps: Callable[[str], bool]) -> tuple[list[str], bool]
     with _asking(pattern):
         found = system.get_file_info(inside.rstrip("/"))
         if found.type == FileType.File:
-            return [pattern], False
+            return {pattern: int(found.size)}, False
         if found.type == FileType.Directory:
             inside_folder = inside.rstrip("/")
             below = system.get_file_info(FileSelector(inside_folder, recursive=True))
-            names = [one.path for one in below if one.type == FileType.File and keeps(one.path[len(inside_folder) :])]
-            return [head + name for name in sorted(names)], True
+            files = [one for one in below if one.type == FileType.File and keeps(one.path[len(inside_folder) :])]
+            return _sized(head, files), True
         if not _MAGIC.search(inside):
-            return [], False
+            return {}, False
         parts = inside.split("/")
         fixed = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
         base = "/".join(parts[:fixed])
         below = system.get_file_info(FileSelector(base, allow_not_found=True, recursive=True))
     wanted = [part for part in parts[fixed:] if part]
     matching = [
-        one.path
+        one
         for one in below
         if one.type == FileType.File and _matches(one.path[len(base) :].strip("/").split("/"), wanted)
     ]
-    return [head + name for name in sorted(matching)], False
+    return _sized(head, matching), False
+
+
+def _sized(head: str, files: list[Any]) -> dict[str, int]:
+    return {head + one.path: int(one.size) for one in sorted(files, key=lambda one: str(one.path))}
 
 
 def _matches(names: list[str], patterns: list[str]) -> bool:

@@ -6,7 +6,7 @@ the same snapshot and need no package for the table's log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from tsql.backends.io.arrow import ArrowSource
 from tsql.backends.io.normalize import engine_schema
+from tsql.backends.io.parquet.sampled import Told
 from tsql.backends.io.parquet.table import TableSource, table_options
+from tsql.backends.io.prune import Bounds
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
@@ -40,6 +42,10 @@ class Snapshot:
     partitions: tuple[str, ...] = ()
     values: tuple[tuple[Any, ...], ...] = ()
     required: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    rows: tuple[int | None, ...] = ()
+    bounds: Callable[[str, Type], list[Bounds] | None] = lambda name, kind: None
+    """What the log says of the sizes and the rows of its files, and of a column of whole numbers or dates in each."""
 
 
 def snapshot_source(found: Snapshot) -> Any:
@@ -66,7 +72,16 @@ class SnapshotSource(TableSource):
         super().__init__(found.paths, options)
         self.schema = schema  # with the columns that cannot be read
         self.about = found.about
+        self.sizes = dict(zip(found.paths, found.sizes, strict=False))
+        rows = {path: rows for path, rows in zip(found.paths, found.rows, strict=False) if rows is not None}
+        self.told = Told(rows, lambda name: self._logged(found, name))
         self.note = f"{found.about['paths'][0]}: {found.version}, {len(self.paths)} files"
+
+    def _logged(self, found: Snapshot, name: str) -> dict[str, Bounds]:
+        kind = self.schema[name].type
+        plain = kind.name == "DATE" or (kind.is_integer and kind.name != "HUGEINT")
+        bounds = found.bounds(name, kind) if plain else None
+        return {} if bounds is None else dict(zip(found.paths, bounds, strict=True))
 
     def describe(self) -> dict[str, Any]:
         return self.about

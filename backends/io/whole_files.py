@@ -4,8 +4,8 @@ Used by `writers`, COPY with PARTITION_BY, and everything that writes plans and 
 properties: a symbolic link stays a link (its file is replaced), the mode is kept, and so is the owner where the system
 allows it.
 
-During the write a file is called `.name.12345678.partial`, and its writer holds a lock on it. So a later writer to the
-same place can tell which files a dead process left behind (they are not locked), and removes them."""
+During the write a file is called `.name.0123456789abcdef.partial`, and its writer holds a lock on it. So a later
+writer to the same place can tell which files a dead process left behind (they are not locked), and removes them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,18 @@ from typing import BinaryIO
 
 from tsql.backends.io.descriptors import descriptor_of, open_to_write
 
+TOKEN = "(?:[0-9a-f]{8}){1,2}"
+"""The pattern of `new_token`, and of the shorter ones of earlier versions."""
+
 _LONGEST_NAME = 200
 _RENAME_EXCHANGE, _HERE = 2, -100
+
+
+def new_token() -> str:
+    """What tells the files of a run from those of all others. It is in the names of files that stay (`folders`), and a
+    run with the token of another one would replace them. With 32 bits, every second folder would have such a pair
+    after 77,000 runs."""
+    return secrets.token_hex(8)
 
 
 def write_whole(path: str | os.PathLike[str], fill: Callable[[BinaryIO], None]) -> None:
@@ -89,7 +99,7 @@ def shared_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield partial
         finally:
-            away = target.with_name(f".{_stem(target)}.{secrets.token_hex(4)}.partial")
+            away = target.with_name(f".{_stem(target)}.{new_token()}.partial")
             with suppress(OSError):
                 os.rename(partial, away)
                 _remove(away)
@@ -117,7 +127,7 @@ def _beside(target: Path, make: Callable[[Path], int]) -> Iterator[tuple[Path, i
 
 def _locked(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
     while True:
-        partial = target.with_name(f".{_stem(target)}.{secrets.token_hex(4)}.partial")
+        partial = target.with_name(f".{_stem(target)}.{new_token()}.partial")
         descriptor = make(partial)
         with suppress(OSError):  # some file systems have no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -139,7 +149,7 @@ def _new_folder(path: Path) -> int:
 
 def remove_leftovers(target: Path) -> None:
     """Remove the files that dead writers to this target have left."""
-    pattern = re.compile(re.escape(f".{_stem(target)}.") + r"[0-9a-f]{8}\.partial")
+    pattern = re.compile(re.escape(f".{_stem(target)}.") + rf"{TOKEN}\.partial")
     with suppress(OSError), os.scandir(target.parent) as entries:
         left = [Path(entry.path) for entry in entries if pattern.fullmatch(entry.name) and not entry.is_symlink()]
         for path in left:
@@ -201,7 +211,7 @@ def _exchange(new: Path, old: Path) -> None:
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is not None and rename(_HERE, os.fsencode(new), _HERE, os.fsencode(old), _RENAME_EXCHANGE) == 0:
         return
-    away = old.with_name(f".{_stem(old)}.{secrets.token_hex(4)}.previous")
+    away = old.with_name(f".{_stem(old)}.{new_token()}.previous")
     os.rename(old, away)
     os.rename(new, old)
     shutil.rmtree(away)

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from tsql.backends.io import remote, store_writes
 from tsql.backends.io.normalize import unique_names
 from tsql.backends.io.value_text import json_string, json_texts, texts
 from tsql.backends.io.whole_files import write_whole
@@ -62,8 +63,30 @@ def write(
     if not isinstance(target, str | os.PathLike):
         WRITERS[kind](counted, schema, target, options)
         return counted.rows
+    if remote.is_remote(os.fspath(target)):
+        store_writes.write_whole(os.fspath(target), _filling(counted, schema, kind, Path(target), options))
+        return counted.rows
     path = Path(target)
+    fill = _filling(counted, schema, kind, path, options)
+    try:
+        write_whole(path, fill)
+    except OSError as error:
+        raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
+    return counted.rows
 
+
+def write_stored(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, target: str, options: WriteOptions
+) -> tuple[int, int]:
+    """Write all batches to a file of a store that is not at its place yet. Returns the rows and bytes."""
+    counted = Counted(batches, schema)
+    size = store_writes.write_file(target, _filling(counted, schema, kind, Path(target), options))
+    return counted.rows, size
+
+
+def _filling(
+    counted: Counted, schema: pa.Schema, kind: str, path: Path, options: WriteOptions
+) -> Callable[[BinaryIO], None]:
     def fill(stream: BinaryIO) -> None:
         packing = _packing(path, kind, options)
         if packing is None:
@@ -72,11 +95,7 @@ def write(
         with pa.CompressedOutputStream(stream, packing) as packed:
             WRITERS[kind](counted, schema, packed, options)
 
-    try:
-        write_whole(path, fill)
-    except OSError as error:
-        raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
-    return counted.rows
+    return fill
 
 
 def _packing(path: Path, kind: str, options: WriteOptions) -> str | None:

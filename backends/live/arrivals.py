@@ -47,7 +47,7 @@ class Splits(ArrivedRows):
             scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, execution.shared
         )
         data.splits = list(self.splits)
-        data.rows = self.rows
+        data.count()
         return Flow(data, step.schema)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.local.run.query_threads import end_idle_threads, released, released_all
 from tsql.backends.local.run.repeat import WAITED_SECONDS, Recorder, Recording, can_repeat, to_batch
 from tsql.backends.run import Run
+from tsql.backends.snapshots import Snapshot
 from tsql.kernels.blocks.content import any_is_mapped
 from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.codegen import memory
@@ -77,34 +79,76 @@ class LocalBackend(Backend):
     ) -> Generator[pa.RecordBatch, None, None]:
         yield from self._repeated(recording, plan, run)
 
+    def snapshots(self, plan: PhysicalPlan, run: Run) -> Iterator[Snapshot]:
+        """The snapshots of a plan; the last is the whole result, unless the query may stop before."""
+        _check_files(plan)
+        return released(lambda: self._snapshots(plan, run), run)
+
+    def _snapshots(self, plan: PhysicalPlan, run: Run) -> Generator[Snapshot, None, None]:
+        # Imported here: most processes show no snapshot.
+        from tsql.backends.local.progressive.kinds import KINDS
+        from tsql.planner.progressive.kinds import progress_of
+        from tsql.planner.progressive.reasons import FINAL_ONLY
+
+        with self._execution(plan, run, self.kernels.of(plan)) as execution, plan.deep():
+            found = progress_of(plan.root)
+            if found is None or execution.spill.active:
+                if found is not None:
+                    run.note("a run with a memory limit shows the final result only")
+                for note in plan.notes:
+                    if note.startswith(FINAL_ONLY):
+                        run.note(note)
+                batches = list(execution.batches(plan))
+                yield Snapshot(batches, run.total_rows or 0, run.total_rows, True, True)
+                return
+            for snapshot in KINDS[type(found)](plan, found, execution).snapshots():
+                run.check()
+                yield snapshot
+
     def _batches(self, plan: PhysicalPlan, run: Run) -> Generator[pa.RecordBatch, None, None]:
+        if plan.may_stop:
+            *_, last = self._snapshots(plan, run)
+            yield from last.batches
+            return
         kernels = Kernels() if run.profile else self.kernels.of(plan)
+        with self._execution(plan, run, kernels) as execution:
+            kernels.runs += 1
+            plain = not self.interpret and not run.profile
+            watched = kernels.runs == SECOND and plain and can_repeat(plan, run.settings)
+            recorder = execution.recorder = Recorder() if watched else None
+            recorded: Recording | None = None
+            start = time.perf_counter()
+            # Imported here, since the live operators are built on this package.
+            from tsql.backends.live.bounded import batches_by_time, scans_of
+
+            try:
+                with plan.deep():
+                    for batch in (
+                        batches_by_time(plan, run, self.interpret) if scans_of(plan) else execution.batches(plan)
+                    ):
+                        run.check()
+                        yield batch
+                if recorder is not None:
+                    recorded = kernels.recording = recorder.recording(
+                        run, execution.shared, execution.threads, time.perf_counter() - start
+                    )
+            finally:
+                if recorder is not None and recorded is None:
+                    recorder.free()
+
+    @contextmanager
+    def _execution(self, plan: PhysicalPlan, run: Run, kernels: Kernels) -> Iterator[Execution]:
+        """An execution of a plan, with what a run tells of its time and memory."""
         before, limit = kernels.compile_ms, run.settings.memory_limit
         memory.bound(limit)
         pool = memory.usage()
         execution = Execution(run, kernels, self.interpret)
         workers.users.uses(self._user, execution.threads)
-        kernels.runs += 1
-        watched = kernels.runs == SECOND and not self.interpret and not run.profile and can_repeat(plan, run.settings)
-        recorder = execution.recorder = Recorder() if watched else None
-        recorded: Recording | None = None
         start = time.perf_counter()
-        # Imported here, since the live operators are built on this package.
-        from tsql.backends.live.bounded import batches_by_time, scans_of
-
         try:
-            with plan.deep():
-                for batch in batches_by_time(plan, run, self.interpret) if scans_of(plan) else execution.batches(plan):
-                    run.check()
-                    yield batch
-            if recorder is not None:
-                recorded = kernels.recording = recorder.recording(
-                    run, execution.shared, execution.threads, time.perf_counter() - start
-                )
+            yield execution
         finally:
             execution.tell()
-            if recorder is not None and recorded is None:
-                recorder.free()
             execution.close()
             memory.unbound(limit)
             memory.rest()

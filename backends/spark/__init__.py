@@ -1,6 +1,6 @@
 """The Spark backend: Spark schedules, moves and recovers; the kernels of tsql read and compute inside its tasks.
 
-`cut.py` divides a plan at global movement, `stages.py` makes a `mapInArrow` of each part, `task.py` is what runs in it.
+`cut.py` divides a plan at global movement, `stages` makes a stage of each part, `task.py` is what runs in it.
 """
 
 from __future__ import annotations

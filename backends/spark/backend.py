@@ -15,16 +15,18 @@ from tsql.backends.local.kernel_store import KernelStore
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.names import OuterNames
 from tsql.backends.run import Run
+from tsql.backends.snapshots import Snapshot
 from tsql.backends.spark.cut import Cut
-from tsql.backends.spark.failures import SPARK_ERRORS, translated
+from tsql.backends.spark.failures import telling
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import rows_asked
 from tsql.backends.spark.sinks import SparkSinks, frame_of
 from tsql.backends.spark.stages import Stages
-from tsql.backends.spark.start import start
+from tsql.backends.spark.start import start, stop
 from tsql.backends.spark.transport.transport import Rows, Transport
 from tsql.backends.spark.wire import Row, decode_batches
 from tsql.planner.physical.movement import Gather
+from tsql.planner.physical.properties import MAX_SHARDS
 from tsql.planner.physical.step import PhysicalPlan
 
 LEAST_BROADCAST_BYTES, MOST_BROADCAST_BYTES = 64 << 20, 1 << 30
@@ -51,10 +53,8 @@ class SparkBackend(Backend):
     @property
     def shards(self) -> int:
         """The default number of shards of a plan: the tasks that the cluster runs at a time."""
-        try:
-            return self.transport.cores
-        except SPARK_ERRORS as error:
-            raise translated(error) from error
+        with telling():
+            return min(self.transport.cores, MAX_SHARDS)
 
     @property
     def broadcast_bytes(self) -> int | None:
@@ -67,10 +67,12 @@ class SparkBackend(Backend):
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan."""
-        try:
+        with telling():
+            if plan.may_stop:
+                *_, last = self._snapshots(plan, run)
+                yield from last.batches
+                return
             yield from self._run(plan, run)
-        except SPARK_ERRORS as error:
-            raise translated(error) from error
 
     def _run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         begun = time.perf_counter()
@@ -84,7 +86,7 @@ class SparkBackend(Backend):
             if entries == [plan.root] and isinstance(plan.root, Gather):
                 yield from self._streamed(stages, jobs, plan, run)
             else:
-                yield from self._finished(stages, plan, run, Execution(run, kernels, inputs={}))
+                yield from self._finished(stages, plan, Execution(run, kernels, inputs={}))
         finally:
             stages.close()
             jobs.tallies.tell(run)
@@ -92,9 +94,41 @@ class SparkBackend(Backend):
             run.timings_ms["compile"] = kernels.compile_ms - before
             run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
 
+    def snapshots(self, plan: PhysicalPlan, run: Run) -> Iterator[Snapshot]:
+        """A snapshot per wave of tasks; the last is the whole result, unless the query may stop before."""
+        with telling():
+            yield from self._snapshots(plan, run)
+
+    def _snapshots(self, plan: PhysicalPlan, run: Run) -> Iterator[Snapshot]:
+        # Imported here: most processes show no snapshot.
+        from tsql.backends.spark.progressive.run import WaveProgress
+        from tsql.planner.progressive.driven import driven
+
+        found = driven(plan.root)
+        if found is None:
+            batches = list(self._run(plan, run))
+            yield Snapshot(batches, run.total_rows or 0, run.total_rows, True, True)
+            return
+        begun, kernels = time.perf_counter(), self.kernels.of(plan)
+        before, jobs = kernels.compile_ms, Jobs(self.transport, run)
+        stages = Stages(self.transport, Cut(plan), run, jobs)
+        execution = Execution(run, kernels, inputs={})
+        try:
+            jobs.prepare()
+            with plan.deep():
+                for snapshot in WaveProgress(plan, found, execution, stages, self._finished).snapshots():
+                    run.check()
+                    yield snapshot
+        finally:
+            execution.close(improves=False)
+            stages.close()
+            jobs.tallies.tell(run)
+            run.timings_ms["compile"] = kernels.compile_ms - before
+            run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
+
     def _streamed(self, stages: Stages, jobs: Jobs, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The rows of the last stage, partition by partition, as they are computed."""
-        stages.collect_broadcasts(plan.root)
+        stages.broadcasts.collect(plan.root)
         rows = stages.result()
         for found in jobs.stream(rows) if self.transport.streams else self._waves(jobs, rows):
             for row in sorted(found, key=lambda row: row[2]):
@@ -107,11 +141,12 @@ class SparkBackend(Backend):
         size = WAVE * self.transport.cores
         return jobs.waves(rows, iter([partitions[start : start + size] for start in range(0, len(partitions), size)]))
 
-    def _finished(self, stages: Stages, plan: PhysicalPlan, run: Run, execution: Execution) -> Iterator[pa.RecordBatch]:
+    def _finished(self, stages: Stages, plan: PhysicalPlan, execution: Execution) -> Iterator[pa.RecordBatch]:
         """The result of the steps behind `gather`, over the rows of the cluster."""
+        run = execution.run
         try:
             entries = stages.cut.entries(plan.root, on_driver=True)
-            execution.inputs.update(stages.collected(entries, rows_asked(plan.root, entries, run)))
+            execution.inputs.update(stages.driver.collected(entries, rows_asked(plan.root, entries, run)))
             with plan.deep():
                 for batch in execution.batches(plan):
                     run.check()
@@ -146,7 +181,7 @@ class SparkBackend(Backend):
         if self._ours:
             self._ours = False
             datasets_of(self.transport.cluster).clear()
-            self.spark.stop()
+            stop(self.spark)
 
 
 def _transport(session: Any) -> Transport:

@@ -21,13 +21,13 @@ from tsql.planner.physical.step import PhysicalPlan, Step
 
 
 class Cut:
-    """A plan, with the place where each step runs."""
+    """A plan, with the place where each step runs. there: steps whose rows the driver has already, by id."""
 
-    def __init__(self, plan: PhysicalPlan):
-        self.plan = plan
+    def __init__(self, plan: PhysicalPlan, there: frozenset[int] = frozenset()):
+        self.plan, self.there = plan, there
         self.in_tasks: dict[int, bool] = {}
         for step in plan.root.walk():
-            self.in_tasks[id(step)] = (
+            self.in_tasks[id(step)] = id(step) not in there and (
                 isinstance(step, Scan)
                 or crosses(step)
                 or (not isinstance(step, Gather) and any(self.in_tasks[id(i)] for i in step.inputs))
@@ -57,6 +57,8 @@ class Cut:
         return list(found.values())
 
     def _enters(self, step: Step, on_driver: bool) -> bool:
+        if id(step) in self.there:
+            return True
         if on_driver:
             return self.in_tasks[id(step)] or (isinstance(step, Gather) and self.in_tasks[id(step.inputs[0])])
         if isinstance(step, Scan) or crosses(step):
@@ -95,7 +97,7 @@ class Cut:
         done: dict[int, Step] = {}
         for step in self.plan.root.walk():
             if isinstance(step, Scan):
-                done[id(step)] = Input((), fields=step.schema, name=step.name)
+                done[id(step)] = Input((), fields=step.schema, where=step.where, name=step.name)
                 continue
             if isinstance(step, Sample) and step.seed is None:
                 # A task that runs again must choose the same rows.

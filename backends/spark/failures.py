@@ -14,13 +14,20 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
+from tsql.kernels.expr import errors
 from tsql.kernels.expr.errors import CatalogError, ExecutionError, TsqlError
 
 NO_JVM = ("JVM_ATTRIBUTE_NOT_SUPPORTED", "NOT_IMPLEMENTED")
 """What PySpark says if something is not there with Spark Connect."""
 
 LOGS = "the driver's log and the executors' logs have the details"
+HEAP = "raise spark.executor.memory: what a task sends or receives at a time must fit into the heap of its executor"
+RESULT = "raise spark.driver.maxResultSize, or have the tasks write the rows: COPY .. TO 'folder/'"
 MEMORY = "give the executors more memory (spark.executor.memoryOverhead, spark.executor.pyspark.memory), or SET shards"
+
+
+NO_HEAP = 52
+"""The code with which an executor ends when its JVM has no memory left."""
 
 
 class TaskFailed(RuntimeError):
@@ -51,7 +58,7 @@ def translated(error: BaseException, name_of: Callable[[int], str | None] = lamb
     Spark's."""
     if isinstance(error, TsqlError) or not isinstance(error, SPARK_ERRORS):
         return error
-    failure = _of_connect(error) or _job_failure(error, name_of)
+    failure = _of_query(str(error)) or _of_connect(error) or _job_failure(error, name_of)
     failure.__cause__ = error
     return failure
 
@@ -61,8 +68,35 @@ def telling() -> Iterator[None]:
     """Spark's failures inside of it are tsql errors."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         raise translated(error) from error
+
+
+def _of_query(text: str) -> TsqlError | None:
+    """An error of the query that a task raised in a DataFrame, where there is no row for it."""
+    found = re.search(r"^\s*tsql\.kernels\.expr\.errors\.(\w+): ([^\n]*)", text, re.MULTILINE)
+    kind = getattr(errors, found[1], None) if found else None
+    return kind(found[2]) if found and isinstance(kind, type) and issubclass(kind, TsqlError) else None
+
+
+@contextmanager
+def asking(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS) -> Iterator[None]:
+    """Spark's answer no is an error of the catalog: `what` and Spark's reason. `kinds`: only these are such an answer.
+    Where there is no Spark any more, that is said."""
+    try:
+        yield
+    except kinds as error:
+        if _is_gone(error):
+            raise translated(error) from error
+        raise CatalogError(f"{what}: {_reason_of(error)}") from error
+
+
+def _reason_of(error: BaseException) -> str:
+    """The first line of what Spark says, without the name of a Java exception."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        return lines[1].lstrip(": ").partition(": ")[2] or lines[1]
+    return lines[0] if lines else type(error).__name__
 
 
 def _of_connect(error: BaseException) -> TsqlError | None:
@@ -97,12 +131,18 @@ def _job_failure(error: BaseException, name_of: Callable[[int], str | None]) -> 
 
 def _told(error: BaseException, name_of: Callable[[int], str | None]) -> tuple[str, str]:
     text = str(error)
-    if isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or "Answer from Java side is empty" in text:
+    if _is_gone(error):
         return "the connection to Spark is lost: the JVM of its driver has ended", "start a new session"
     if "stopped SparkContext" in text or "SparkContext was shut down" in text or "SparkContext is shut" in text:
         return "the Spark session was stopped", "start a new session"
     where, reason, hint = _parts(text, name_of)
     return f"the Spark job failed{f' in {where}' if where else ''}: {reason}", hint
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether there is no JVM any more."""
+    is_empty = "Answer from Java side is empty" in str(error)
+    return is_empty or isinstance(error, Py4JNetworkError | ConnectionError | EOFError)
 
 
 def _parts(text: str, name_of: Callable[[int], str | None]) -> tuple[str, str, str]:
@@ -120,6 +160,8 @@ def _parts(text: str, name_of: Callable[[int], str | None]) -> tuple[str, str, s
     if "Python worker exited unexpectedly" in text or "Python worker failed to connect back" in text:
         return where, f"the Python worker was killed {_times(times)}(out of memory?)", MEMORY
     if found := re.search(r"ExecutorLostFailure \(executor \S+ exited [^)]*\)(?: Reason: ([^\n]*))?", text):
+        if found[1] and re.fullmatch(rf"Command exited with code {NO_HEAP}", found[1].strip()):
+            return where, f"the JVM of the executor was out of memory {_times(times)}".rstrip(), HEAP
         why = f": {found[1].strip()}" if found[1] else ""
         return where, f"the executor was lost {_times(times)}(out of memory?){why}", MEMORY
     if "FetchFailed" in text:
@@ -132,6 +174,8 @@ def _parts(text: str, name_of: Callable[[int], str | None]) -> tuple[str, str, s
     if found := re.search(r"Job \d+ cancelled ([^\n]*?)(?: SQLSTATE: \w+)?(?:\n|$)", text):
         return where, f"it was cancelled: {found[1]}", LOGS
     if found := re.search(r"Job aborted due to stage failure: ([^\n]*)", text):
+        if "spark.driver.maxResultSize" in found[1]:
+            return where, found[1], RESULT
         last = re.sub(r"^Task \d+ in stage .*?: Lost task .*?\): ", "", found[1])
         return where, re.sub(r"^(?:[a-z]\w*\.)+", "", last), LOGS
     lines = [line.strip() for line in text.split("\n") if line.strip()]

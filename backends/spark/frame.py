@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tsql.backends.io import Split, Statistics
 from tsql.backends.io.normalize import batch_of, engine_schema, normalize, unique_names
 from tsql.backends.names import FoundTable
+from tsql.backends.spark.estimates import Estimated, estimated
 from tsql.kernels.expr.errors import PlanError, SourceError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import Type
@@ -27,6 +29,11 @@ class FrameSource:
 
     def __init__(self, frame: DataFrame, name: str = "the DataFrame"):
         self.frame, self.name = frame, name
+        if frame.isStreaming:
+            raise SourceError(
+                f"{name} is a streaming DataFrame, and a query on Spark reads rows that are there",
+                hint="query each batch: stream.writeStream.foreachBatch(f), where f registers the DataFrame of a batch",
+            )
         try:
             arrow = to_arrow_schema(frame.schema, timezone="UTC")
         except Exception as error:
@@ -35,8 +42,8 @@ class FrameSource:
                 hint="leave the column out, or cast it before registering the DataFrame",
             ) from error
         self.schema = engine_schema(arrow, name)
-        self.note: str | None = None
-        """What `explain` tells about the way in which it is read."""
+        self.way: str | None = None
+        """Why it is read as a DataFrame."""
         self._arrow = arrow
 
     def resolved(self) -> FoundTable:
@@ -59,8 +66,17 @@ class FrameSource:
             else named.selectExpr("true AS rows")
         )
 
+    @cached_property
+    def _estimated(self) -> Estimated:
+        return estimated(self.frame, self.schema)
+
     def statistics(self) -> Statistics:
-        return Statistics(None, None, {})
+        return self._estimated.statistics
+
+    @property
+    def note(self) -> str | None:
+        """What `explain` tells about the way in which it is read, and where the number of its rows comes from."""
+        return None if self.way is None else f"{self.way}; {self._estimated.origin}"
 
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
         return [Split(0, None, None, None)]

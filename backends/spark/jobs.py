@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.spark.failures import SPARK_ERRORS, translated
+from tsql.backends.spark.failures import SPARK_ERRORS, telling, translated
 from tsql.backends.spark.tally import Tallies
 from tsql.backends.spark.transport.transport import Rows, Transport
 from tsql.backends.spark.wire import Row, about, decode_error
@@ -32,12 +32,16 @@ class Jobs:
         self.group = f"tsql-{uuid.uuid4().hex}"
         self.tallies = Tallies()
         self.is_cancelled = False
+        self.counts_rows = True
+        """Whether the share of tasks that are done is that of the rows."""
+        with telling():
+            self._caller = transport.of_caller()
 
     def collect(self, rows: Rows, partitions: list[int] | None = None) -> list[Row]:
         """All rows, or those of some partitions."""
         wanted = list(range(self.transport.partitions(rows))) if partitions is None else partitions
         self.run.check()
-        return self.sorted_out(self._wait(_Action(partial(self._rows, rows, wanted))))
+        return self.sorted_out(self._wait(self._action(partial(self._rows, rows, wanted))))
 
     def collect_all(self, several: list[Rows]) -> dict[str, list[Row]]:
         """The rows of several stages, computed side by side in one job, by the name of their step."""
@@ -50,16 +54,21 @@ class Jobs:
 
     def raw(self, rows: Rows) -> list[Row]:
         """All rows, with those that are about the run."""
-        return list(self._wait(_Action(partial(self._rows, rows, list(range(self.transport.partitions(rows)))))))
+        return list(self._wait(self._action(partial(self._rows, rows, list(range(self.transport.partitions(rows)))))))
 
     def written(self, several: list[Rows], shards: int) -> int | None:
         """The bytes that stages send to so many shards: runs them."""
-        return self.act(partial(self.transport.written, several, shards, self.group))
+        try:
+            return self.act(partial(self.transport.written, several, shards, self.group))
+        except BaseException:
+            # Each of them is a job: the others go on if one fails.
+            self.cancel()
+            raise
 
     def act(self, work: Callable[[], Any]) -> Any:
         """What an action gives that sets the job group by itself."""
         self.run.check()
-        return self._wait(_Action(work))
+        return self._wait(self._action(work))
 
     def _rows(self, rows: Rows, partitions: list[int]) -> list[Row]:
         return list(self.transport.collect(rows, partitions, self.group))
@@ -102,7 +111,7 @@ class Jobs:
                 if all(map(put, found)):
                     put(None)
 
-        action = _Action(work)
+        action = self._action(work)
         try:
             while True:
                 try:
@@ -124,14 +133,23 @@ class Jobs:
     def prepare(self) -> None:
         """Make the cluster ready for tasks."""
         self.run.check()
-        self._wait(_Action(self.transport.prepare))
+        self._wait(self._action(self.transport.prepare))
 
     def _begin(self, rows: Rows, waves: Iterator[list[int]]) -> _Action | None:
         which = next(waves, None)
         if which is None:
             return None
         self.run.check()
-        return _Action(partial(self._rows, rows, which))
+        return self._action(partial(self._rows, rows, which))
+
+    def _action(self, work: Callable[[], Any]) -> _Action:
+        """Work in a thread whose jobs are those of the caller's thread, for Spark."""
+
+        def run() -> Any:
+            self.transport.as_caller(self._caller)
+            return work()
+
+        return _Action(run)
 
     def _wait(self, action: _Action) -> Any:
         asked = time.perf_counter()
@@ -161,15 +179,14 @@ class Jobs:
             found = self.transport.activity(self.group)
         if found is not None:
             self.run.activity = str(found)
-            if self.run.total_rows:
+            if self.run.total_rows and self.counts_rows:
                 share = found.done_tasks / max(1, found.tasks)
                 self.run.done_rows = max(self.run.done_rows, int(share * self.run.total_rows))
 
     def _name_of(self, stage: int) -> str | None:
-        try:
+        with suppress(*SPARK_ERRORS):
             return self.transport.name_of(stage)
-        except SPARK_ERRORS:
-            return None
+        return None
 
     def sorted_out(self, found: list[Row]) -> list[Row]:
         """The rows that belong to steps. Raises the first error among the others."""

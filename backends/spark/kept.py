@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from typing import Any
 
@@ -16,11 +16,13 @@ from tsql.backends import Settings
 from tsql.backends.io import Source
 from tsql.backends.io.open import from_description
 from tsql.backends.local.run.arranging import shard_of
+from tsql.backends.local.run.host import Chunk
 from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.spark.arranged import decode_boundaries
 from tsql.backends.spark.heavy import is_heavy
 from tsql.backends.spark.part import StagePart
-from tsql.backends.spark.wire import expression_nodes
+from tsql.backends.spark.siblings import SharedBlobs, can_share, shared_blobs
+from tsql.backends.spark.wire import decode_chunks, encode_chunks, expression_nodes
 from tsql.kernels.expr.nodes import Call, Column, Literal
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, parse_type
 from tsql.kernels.process import forks
@@ -31,6 +33,9 @@ from tsql.planner.physical.operators.limit import Limit
 from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.planfile import parse_plan
 from tsql.planner.physical.step import PhysicalPlan, Step
+
+Counted = tuple[list[Chunk], dict[str, Any]]
+"""Rows, and what was counted while they were computed (`tally.counted`)."""
 
 KEPT_PLANS = 64
 KEPT_ENDS = 64
@@ -115,25 +120,27 @@ class LoadedPart:
 
 @dataclass(frozen=True)
 class OpenSource:
-    """An open source, the run that used it last, and what its files looked like when it was opened."""
+    """An open source, the run that used it last, and what its files looked like when it was opened. Files that are so
+    new that they may change again without a new time are not `settled`."""
 
     source: Source
     run: str
     prints: tuple[Any, ...] | None
+    settled: bool
 
 
 _programs: OrderedDict[Any, LoadedPart] = OrderedDict()
 _sources: OrderedDict[Any, OpenSource] = OrderedDict()
-_shared: OrderedDict[str, dict[str, Any]] = OrderedDict()
+_shared: OrderedDict[str, dict[str, SharedRows]] = OrderedDict()
 _lock = forks.lock()
-_settled: set[int] = set()
+_frozen: set[int] = set()
 
 
 def settle() -> None:
     """Tell the garbage collector to leave alone what is there now. A worker looks for garbage after each task, which
     takes 30 ms over the objects of all imported modules, and blocks the next task."""
-    if os.getpid() not in _settled:
-        _settled.add(os.getpid())
+    if os.getpid() not in _frozen:
+        _frozen.add(os.getpid())
         gc.collect()
         gc.freeze()
 
@@ -170,9 +177,12 @@ def source_of(run: str, description: dict[str, Any], files: str) -> Source:
     key = (json.dumps(description, sort_keys=True), files)
     with _lock:
         known = _sources.get(key)
-        if known is None or not (known.run == run or known.prints == _prints(known.source) is not None):
-            source = from_description(description)
-            known = OpenSource(source, run, _prints(source))
+        if known is None or known.run != run:
+            _forget_changed(run)
+            if known is None or key not in _sources or not known.settled:
+                source = from_description(description)
+                prints = _prints(source)
+                known = OpenSource(source, run, prints, _settled(prints))
         _sources[key] = replace(known, run=run)
         _sources.move_to_end(key)
         while len(_sources) > KEPT_SOURCES:
@@ -180,9 +190,15 @@ def source_of(run: str, description: dict[str, Any], files: str) -> Source:
         return known.source
 
 
+def _forget_changed(run: str) -> None:
+    """Close the sources of other runs whose files have changed or are gone: the disk keeps what is open."""
+    for key, one in list(_sources.items()):
+        if one.run != run and one.prints is not None and one.prints != _prints(one.source):
+            del _sources[key]
+
+
 def _prints(source: Source) -> tuple[Any, ...] | None:
-    """Size and time of change of each file of a source. None for many files, if one is not there, or if one is so new
-    that it may change again without a new time."""
+    """Size and time of change of each file of a source. None for many files, and if one is not there."""
     paths = getattr(source, "paths", None)
     if not paths or len(paths) > STABLE_FILES:
         return None
@@ -190,17 +206,51 @@ def _prints(source: Source) -> tuple[Any, ...] | None:
         found = [os.stat(path) for path in paths]
     except (OSError, TypeError, ValueError):
         return None
-    if any(status.st_mtime_ns > time.time_ns() - SETTLED_NS for status in found):
-        return None
     return tuple((status.st_mtime_ns, status.st_ctime_ns, status.st_size) for status in found)
 
 
-def shared_rows(run: str, name: str, compute: Callable[[], Any]) -> Any:
-    """Rows that all tasks of a run in this worker use; the first one computes them."""
+def _settled(prints: tuple[Any, ...] | None) -> bool:
+    """Whether all files are so old that a change would give them a new time."""
+    return prints is not None and all(mtime <= time.time_ns() - SETTLED_NS for mtime, _, _ in prints)
+
+
+def shared_rows(part: StagePart, name: str, columns: int, compute: Callable[[], Counted]) -> SharedRows:
+    """Rows that all tasks of a run on this executor use: its first worker computes them, and each worker keeps them."""
     with _lock:
-        mine = _shared.setdefault(run, {})
+        mine = _shared.setdefault(part.run, {})
         while len(_shared) > KEPT_RUNS:
-            _shared.popitem(last=False)
+            _, old = _shared.popitem(last=False)
+            for rows in old.values():
+                rows.close()
     if name not in mine:
-        mine[name] = compute()
+        mine[name] = SharedRows.of(part, name, columns, compute)
     return mine[name]
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """Rows that several tasks use, what was counted for them, and where other workers get both from."""
+
+    chunks: list[Chunk]
+    told: dict[str, Any]
+    blobs: SharedBlobs | None = None
+
+    @classmethod
+    def of(cls, part: StagePart, name: str, columns: int, compute: Callable[[], Counted]) -> SharedRows:
+        if part.settings["tasks_per_machine"] < 2 or not can_share():
+            return cls(*compute())
+
+        def computed() -> Iterator[Any]:
+            chunks, told = compute()
+            # Wide, as kernels read them: nothing moves, and the others use the memory as it is.
+            yield from encode_chunks(chunks, narrow=False)
+            yield json.dumps(told).encode()
+
+        found = shared_blobs(f"{part.run} {name}", computed)
+        *blobs, told = found.blobs
+        chunks = [chunk for place, blob in enumerate(blobs) for chunk in decode_chunks(blob, columns, place)]
+        return cls(chunks, json.loads(bytes(told)), found)
+
+    def close(self) -> None:
+        if self.blobs is not None:
+            self.blobs.close()

@@ -4,17 +4,18 @@ Spark's DataFrame where it does not."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tsql.backends.io.open import open_source
 from tsql.backends.io.snapshot import OtherReader
 from tsql.backends.names import FoundTable, NeverKept
 from tsql.backends.spark import storage
+from tsql.backends.spark.failures import SPARK_ERRORS
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.java import class_of, java_session, named, ticked
 from tsql.planner.physical.text import dotted
@@ -31,16 +32,17 @@ def find(
 ) -> FoundTable | str | None:
     """The snapshot of a table in Spark's catalog; why our reader does not read it; None if it is none that `ask` (one
     of `delta` and `iceberg`) knows."""
-    try:
+    place = None
+    with suppress(*SPARK_ERRORS):  # a catalog may say nothing of this
         place = ask(session, parts)
-    except (PySparkException, Py4JError):
-        return None  # a catalog that says nothing of this
     if place is None:
         return None
     kind, path = place
     try:
         storage.remember(session, [path])
         source: Any = open_source(path, kind)
+        if hasattr(source, "read_in_tasks"):
+            source.read_in_tasks()
     except OtherReader as reason:
         return reason.message
     source.note = f"{dotted(parts)}: {source.note}"
@@ -86,11 +88,10 @@ def metadata_file(plan: Any) -> Place | None:
 
 @lru_cache(16)
 def _has_class(session: SparkSession, name: str) -> bool:
-    try:
-        jvm: Any = session._jvm
+    jvm: Any = session._jvm
+    with suppress(Py4JError):
         return jvm.java.lang.Class.forName(name) is not None
-    except Py4JError:
-        return False
+    return False
 
 
 def scan(session: SparkSession, kind: str, path: str | tuple[str, ...], options: dict[str, Any]) -> FoundTable | None:
@@ -103,12 +104,11 @@ def scan(session: SparkSession, kind: str, path: str | tuple[str, ...], options:
     }[kind]
     if any(name not in words for name in options):
         return None
-    try:
+    with suppress(*SPARK_ERRORS):  # the error of our own reader says what is wrong
         reader = session.read.format(kind)
         for name, value in options.items():
             reader = reader.option(words[name], str(value))
         source = FrameSource(reader.load(path), path)
-    except (PySparkException, Py4JError):
-        return None  # the error of our own reader says what is wrong
-    source.note = f"{path}: a DataFrame of Spark: our reader does not read this {kind.capitalize()} table"
-    return FoundTable(source, NeverKept())
+        source.way = f"{path}: a DataFrame of Spark: our reader does not read this {kind.capitalize()} table"
+        return FoundTable(source, NeverKept())
+    return None

@@ -14,6 +14,9 @@ from tsql.planner.physical.step import Step
 GROWTH = 4
 """Each wave of tasks is so many times as large as the one before."""
 
+MOST_ROWS = (1 << 63) - 1
+"""A limit in a task is a BIGINT. The sum of a count and an offset may be none."""
+
 
 def growing(partitions: int, cores: int) -> Iterator[list[int]]:
     """The partitions in waves: first as many as there are cores, then more and more."""
@@ -42,7 +45,8 @@ def _asked(step: Step, users: dict[int, list[Step]], run: Run) -> int | None:
     """The rows that a step needs of its input; None for all of them."""
     if isinstance(step, Limit) and not step.is_percentage:
         count = row_count(step.count, run.parameters)
-        return None if count is None else count + (row_count(step.offset, run.parameters) or 0)
+        asked = None if count is None else count + (row_count(step.offset, run.parameters) or 0)
+        return asked if asked is None or asked <= MOST_ROWS else None
     if isinstance(step, Project) and len(users.get(id(step), ())) == 1:
         return _asked(users[id(step)][0], users, run)
     return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,12 +25,15 @@ class Mailbox:
     def __init__(self, most_bytes: int, folder: str):
         self.most_bytes, self.folder = most_bytes, folder
         self.bytes = 0
+        self.bytes_of: Counter[int] = Counter()
+        """The bytes of each shard, in memory and in the file."""
         self._letters: dict[tuple[int, str], list[Letter]] = {}
         self._waiting: list[tuple[tuple[int, str], int, int, int]] = []
         self._file: SpillFile | None = None
 
     def put(self, shard: int, name: str, place: int, blob: Any) -> None:
         self.bytes += len(blob)
+        self.bytes_of[shard] += len(blob)
         if self.bytes <= self.most_bytes or len(blob) == 0:
             self._letters.setdefault((shard, name), []).append((place, blob))
             return
@@ -50,7 +54,8 @@ class Mailbox:
             return
         mapped = mmap.mmap(self._file.descriptor, self._file.end, prot=mmap.PROT_READ)
         whole = pa.py_buffer(mapped)
-        os.posix_fadvise(self._file.descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        if hasattr(os, "posix_fadvise"):  # macOS has none
+            os.posix_fadvise(self._file.descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self._file.close()
         for key, place, start, size in self._waiting:
             self._letters.setdefault(key, []).append((place, whole.slice(start, size)))

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from tsql.backends.names import FoundTable, NeverKept
 from tsql.backends.spark import lakes, storage, table_files
-from tsql.backends.spark.failures import translated
+from tsql.backends.spark.failures import SPARK_ERRORS, asking
 from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.java import java_session, named, ticked, to_json
 from tsql.backends.spark.table_files import OtherWay
-from tsql.kernels.expr.errors import CatalogError, TsqlError
+from tsql.kernels.expr.errors import TsqlError
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.text import dotted
 
@@ -32,10 +32,8 @@ class SparkNames:
 
     def find(self, parts: tuple[str, ...]) -> FoundTable | None:
         """What Spark has under a name; None if it has nothing."""
-        try:
+        with asking(f"Spark cannot read {dotted(parts)}"):
             return self._found(parts)
-        except ConnectionError as error:
-            raise translated(error) from error
 
     def _found(self, parts: tuple[str, ...]) -> FoundTable | None:
         # A session without the jar of Delta knows a Delta table by its metadata alone.
@@ -48,8 +46,8 @@ class SparkNames:
         if frame is None:
             return None
         found: Any = resolved(FrameSource(frame, dotted(parts)), lambda: self._frame(parts))
-        if lake is not None:
-            found.source.note = f"{dotted(parts)}: a DataFrame of Spark: {lake}"
+        if lake is not None and isinstance(found.source, FrameSource):
+            found.source.way = f"{dotted(parts)}: a DataFrame of Spark: {lake}"
         named(found.source, parts)
         return found
 
@@ -66,28 +64,20 @@ class SparkNames:
             return all(parts) and bool(self.session.catalog.tableExists(ticked(parts)))
         except AnalysisException:
             return False  # a catalog or a namespace that is not there, or a name with too many parts
-        except (PySparkException, Py4JError) as error:
-            raise _failure(parts, error) from error
 
     def _frame(self, parts: tuple[str, ...]) -> Any:
-        if not self._exists(parts):
-            return None
-        try:
-            return self.session.table(ticked(parts))
-        except (PySparkException, Py4JError) as error:
-            raise _failure(parts, error) from error
+        return self.session.table(ticked(parts)) if self._exists(parts) else None
 
     def names(self) -> list[str]:
         """The tables of the current database, and the temporary views."""
         state = java_session(self.session)
         if state is None:
             return []
-        try:
+        with suppress(*SPARK_ERRORS):  # only a suggestion is lost
             catalog = state.sessionState().catalog()
             found = json.loads(to_json(self.session, catalog.listTables(catalog.getCurrentDatabase())))
             return [str(one["table"]) for one in found]
-        except (PySparkException, Py4JError):
-            return []  # only a suggestion is lost
+        return []
 
 
 def resolved(source: FrameSource, again: Callable[[], DataFrame | None]) -> FoundTable:
@@ -98,7 +88,7 @@ def resolved(source: FrameSource, again: Callable[[], DataFrame | None]) -> Foun
         use = FilesUse(again, files.fingerprint())
         return FoundTable(table_files.opened(files, source), use)
     except OtherWay as reason:
-        source.note = f"{source.name}: a DataFrame of Spark: {reason}"
+        source.way = f"{source.name}: a DataFrame of Spark: {reason}"
         return FoundTable(source, NeverKept())
 
 
@@ -117,12 +107,5 @@ class FilesUse:
                 and frame is not None
                 and table_files.listed(frame, FrameSource(frame).schema).fingerprint() == self.print
             )
-        except (OtherWay, TsqlError):
+        except (OtherWay, TsqlError, *SPARK_ERRORS):
             return False  # a new analysis tells why
-
-
-def _failure(parts: tuple[str, ...], error: BaseException) -> CatalogError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        lines = [lines[1].lstrip(": ").partition(": ")[2] or lines[1]]  # the message of a Java exception
-    return CatalogError(f"Spark cannot read {dotted(parts)}: {lines[0] if lines else type(error).__name__}")

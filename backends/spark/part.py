@@ -23,7 +23,7 @@ class Entry:
 
     `facts` are (nullable, bounds) of each column. `late`: columns may be decoded after the first filters. `files`
     stands for the names of the files of the source. `some`: `description` is of one file, to which a task adds those of
-    its splits."""
+    its splits. `is_one`: the plan has its rows in one shard, so the threads of a task do not divide them."""
 
     name: str
     kind: str
@@ -32,6 +32,7 @@ class Entry:
     late: bool = False
     files: str = ""
     some: bool = False
+    is_one: bool = False
     splits: list[Any] | None = None
     """The splits of a whole source, for an entry below a "read"."""
     below: list[Entry] = field(default_factory=list)
@@ -85,6 +86,9 @@ class StagePart:
 
     ranges: list[list[Any]] | None = None
     """The boundaries between the shards that rows are arranged in."""
+
+    sampled: dict[str, Any] | None = None
+    """The rows come in units of a sample, and groups leave with what was noted of them (`progressive/task.py`)."""
 
     profile: bool = False
     """Count the rows of each step (`explain analyze`)."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tsql.backends import Run
 from tsql.backends.datasets import Datasets, datasets_of
 from tsql.backends.io.folders import FolderTarget, Written, cannot_write, commit
 from tsql.backends.io.normalize import unique_names
-from tsql.backends.io.whole_files import shared_folder
 from tsql.backends.sinks import TableTarget
-from tsql.backends.spark import tables
+from tsql.backends.spark import storage, tables
 from tsql.backends.spark.arranged import lazily_sorted
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.datasets import ClusterDataset
@@ -19,7 +20,6 @@ from tsql.backends.spark.failures import telling
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.transport.frames import FrameTransport
-from tsql.backends.spark.transport.rdd import RddTransport
 from tsql.backends.spark.transport.transport import Transport
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.planner.physical.operators.scan import Scan
@@ -35,12 +35,14 @@ class SparkSinks:
 
     def write_folder(self, plan: PhysicalPlan, run: Run, target: FolderTarget) -> int:
         """Write a folder of files, all of them or none. Returns the number of rows."""
+        if self.has_tables:
+            storage.remember(self.spark, [target.path])
         target.check()
         try:
-            with shared_folder(target.path) as staged:
+            with target.staged() as staged:
                 files = self._written(plan, run, target, str(staged))
                 run.check()
-                commit(target, staged, _short(staged.name), files)
+                commit(target, staged, _short(str(staged)), files)
         except OSError as error:
             raise cannot_write(target.path, error) from error
         return sum(file.rows for file in files)
@@ -49,7 +51,8 @@ class SparkSinks:
         jobs = Jobs(self.transport, run)
         stages = Stages(self.transport, Cut(plan), run, jobs)
         try:
-            stages.collect_broadcasts(plan.root)
+            jobs.prepare()
+            stages.broadcasts.collect(plan.root)
             rows = jobs.collect(stages.written(target.describe(staged, _short(staged))))
             return [Written(**json.loads(bytes(row[3]))) for row in rows]
         finally:
@@ -63,15 +66,17 @@ class SparkSinks:
     def table_schema(self, parts: tuple[str, ...]) -> Schema | None:
         return tables.schema_of(self.spark, parts)
 
+    def table_partitions(self, parts: tuple[str, ...]) -> list[str]:
+        return tables.partitions_of(self.spark, parts)
+
     def save_table(self, plan: PhysicalPlan, run: Run, target: TableTarget) -> int:
         """Store the rows of a plan in a table, from a lazy DataFrame."""
         jobs = Jobs(self.transport, run)
         frame = frame_of(self.spark, self.transport, plan, run)
 
         def work() -> int:
-            if isinstance(self.transport, RddTransport):
-                self.transport.context.setJobGroup(jobs.group, "tsql", interruptOnCancel=True)
-            return tables.save(self.spark, frame, target)
+            with self.transport.in_group(jobs.group), shuffles_are_freed(self.spark):
+                return tables.save(self.spark, frame, target)
 
         return int(jobs.act(work))
 
@@ -80,7 +85,8 @@ class SparkSinks:
         jobs = Jobs(self.transport, run)
         stages = Stages(self.transport, Cut(plan), run, jobs)
         try:
-            stages.collect_broadcasts(plan.root)
+            jobs.prepare()
+            stages.broadcasts.collect(plan.root)
             kept = self.transport.kept(stages.result())
         except BaseException:
             stages.close()
@@ -104,6 +110,25 @@ class SparkSinks:
 
     def drop_table(self, parts: tuple[str, ...]) -> None:
         tables.drop(self.spark, parts)
+
+
+FREES_SHUFFLES = "spark.sql.classic.shuffleDependency.fileCleanup.enabled"
+
+
+@contextmanager
+def shuffles_are_freed(spark: Any) -> Iterator[None]:
+    """Spark removes the files of the shuffles of an action that begins here when it is over. It is no setting of the
+    session: the next action over the same DataFrame begins while the files of the last one are still being removed, and
+    fails now and then."""
+    is_remote = type(spark).__module__.startswith("pyspark.sql.connect.")
+    before = None if is_remote else spark.conf.get(FREES_SHUFFLES, "false")
+    if before is not None:
+        spark.conf.set(FREES_SHUFFLES, "true")
+    try:
+        yield
+    finally:
+        if before is not None:
+            spark.conf.set(FREES_SHUFFLES, before)
 
 
 def frame_of(spark: Any, near: Transport, plan: PhysicalPlan, run: Run) -> Any:

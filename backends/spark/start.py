@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tsql.backends.spark.failures import telling
+from tsql.backends.spark.failures import SPARK_ERRORS, telling
 from tsql.backends.spark.transport.reach import check_master
 from tsql.backends.spark.travel.check import is_this_python
 from tsql.kernels.expr.errors import CatalogError
@@ -47,6 +50,9 @@ LOCAL = {
 """For masters on this machine: nothing listens on a network, the JVMs start fast and leave the cores to the kernels,
 and executors have the packages of this process."""
 
+WAREHOUSE = "spark-warehouse"
+"""The folder of Spark's tables, unless a setting names another one."""
+
 JAVA_HINT = "install a JRE (Debian, Ubuntu: apt-get install default-jre-headless), or set JAVA_HOME"
 
 LOGGING = """rootLogger.level = error
@@ -66,7 +72,7 @@ def start(master: str, conf: Mapping[str, Any] | None = None) -> tuple[Any, bool
     if master.startswith("sc://"):
         check_master(master)
         return _connected(master, conf or {}), True
-    active = SparkSession.getActiveSession()
+    active = _running()
     if active is not None and conf:
         raise CatalogError(
             "conf is for a Spark session that tsql starts, and this one runs already",
@@ -95,10 +101,35 @@ def start(master: str, conf: Mapping[str, Any] | None = None) -> tuple[Any, bool
         for name, value in {**settings, **as_settings(conf or {})}.items():
             builder = builder.config(name, value)
         try:
-            with _stderr_to(log):
+            with _stderr_to(log), _sigint_as_it_was():
                 return builder.getOrCreate(), True
-        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        except (*SPARK_ERRORS, OSError, RuntimeError) as error:
             raise _not_started(master, str(error), log) from error
+
+
+def _running() -> Any:
+    """The session of this process; None if there is none. Spark's active session is one of the calling thread, and a
+    builder would give and change the one of another thread."""
+    context = SparkContext._active_spark_context
+    if context is None or context._jsc is None:
+        return None
+    active = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    if active is None or active.sparkContext is not context:
+        return SparkSession(context)
+    return active
+
+
+def stop(session: Any) -> None:
+    """Stop a session that was started here. Spark makes its folder of tables in the working directory at the first name
+    that it looks up: an empty one goes."""
+    tables = None
+    if hasattr(session, "_jsparkSession"):
+        with suppress(*SPARK_ERRORS):
+            tables = Path(url2pathname(urlsplit(session.conf.get("spark.sql.warehouse.dir")).path))
+    session.stop()
+    if tables == Path.cwd() / WAREHOUSE:
+        with suppress(OSError):
+            tables.rmdir()
 
 
 def _connected(master: str, conf: Mapping[str, Any]) -> Any:
@@ -138,6 +169,19 @@ def _java_version() -> str:
         return "an older one"
     number = re.search(r'version "([^"]+)"', told)
     return f"Java {number.group(1)}" if number else "an older one"
+
+
+@contextmanager
+def _sigint_as_it_was() -> Iterator[None]:
+    """PySpark makes Ctrl-C cancel all jobs of the session, wherever the main thread is, also inside of a call to the
+    JVM. In a session of ours it ends the query that runs (`tsql/interrupt.py`)."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        # None: it was not set by Python, which cannot set it again.
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

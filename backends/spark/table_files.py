@@ -17,7 +17,6 @@ from pyspark.sql.types import StructField, StructType
 
 from tsql.backends.io import Source, remote
 from tsql.backends.io.arrow import ArrowSource
-from tsql.backends.io.parquet.source import ParquetFile
 from tsql.backends.io.parquet.table import TableSource, table_options
 from tsql.backends.io.text import parse_date
 from tsql.backends.spark import storage
@@ -32,8 +31,6 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 PADDED = "__CHAR_VARCHAR_TYPE_STRING"
 DEFAULT = "EXISTS_DEFAULT"
 FIELD_ID = "parquet.field.id"
-LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-"""Marks of files with times in the hybrid calendar of Spark 2, which are not what they seem before 1900."""
 REFUSED = {
     "spark.sql.files.ignoreCorruptFiles": "true",
     "spark.sql.files.ignoreMissingFiles": "true",
@@ -44,16 +41,6 @@ REFUSED = {
 }
 """Settings with which Spark reads files in a way that is its own."""
 REFUSED_OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
-WIDER = {
-    "TINYINT": ("SMALLINT", "INTEGER", "BIGINT"),
-    "SMALLINT": ("INTEGER", "BIGINT"),
-    "INTEGER": ("BIGINT",),
-    "UTINYINT": ("SMALLINT", "INTEGER", "BIGINT"),
-    "USMALLINT": ("INTEGER", "BIGINT"),
-    "UINTEGER": ("BIGINT",),
-    "FLOAT": ("DOUBLE",),
-}
-"""Types of a file that Spark and our reader both read as another type of the table, with the same values."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _NOT_ASCII = re.compile(r"%[89A-Fa-f]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -122,7 +109,8 @@ def listed(frame: DataFrame, schema: Schema) -> TableFiles:
     values = [[_value(types[key], row[i]) for key, i in zip(keys, places, strict=True)] for row in texts]
     shown = dict(zip(stored, frame.columns, strict=True))
     columns = [(shown[name], types[name], name) for name in stored if types[name].is_readable]
-    return TableFiles(paths, table_options(columns, [shown[key] for key in keys], values if keys else ()))
+    options = table_options(columns, [shown[key] for key in keys], values if keys else ())
+    return TableFiles(paths, {**options, "as_spark": True})
 
 
 def _renamed(plan: Any) -> list[str]:
@@ -232,34 +220,16 @@ def opened(files: TableFiles, frame: FrameSource) -> Source:
         source.note = f"{frame.name}: a table of Spark without files"
         return source
     table = TableSource(files.paths, files.options)
-    for path in table.paths:
-        try:
-            reason = _unfit(table, table._file(path))
-        except SourceError as error:
-            if "encrypted" in error.message:
-                raise OtherWay("its files are encrypted") from error
-            raise
-        if reason is not None:
-            raise OtherWay(reason)
+    table.read_in_tasks()
+    try:
+        # Of very many files, the other ones are checked where they are read.
+        reasons = table.checked()
+    except SourceError as error:
+        if "encrypted" in error.message:
+            raise OtherWay("its files are encrypted") from error
+        raise
+    if reasons:
+        raise OtherWay(reasons[0])
     table.schema = frame.schema  # with the columns that cannot be read
     table.note = f"{frame.name}: {counted(len(table.paths))} of Spark, read by tsql"
     return table
-
-
-def _unfit(table: TableSource, file: ParquetFile) -> str | None:
-    about = file.footer.metadata.metadata or {}
-    if any(mark in about for mark in LEGACY) or about.get(b"org.apache.spark.version", b"").startswith((b"1.", b"2.")):
-        return "a file of it has times in the calendar of Spark 2"
-    for name, (kind, _) in table.columns.items():
-        place = file.index.get(name.lower())
-        if place is None or name in table.partitions.types:
-            continue
-        stored = file.types[place]
-        is_int96 = file.footer.schema.field(place).name in file.footer.int96
-        is_instant = kind.name == "TIMESTAMPTZ" and is_int96
-        is_wider = kind.name in WIDER.get(stored.name, ())
-        if not is_instant and (is_int96 or (stored != kind and not is_wider)):
-            return f"column {name} is {kind}, and {'an INT96' if is_int96 else stored} in a file"
-        if not is_instant and str(file.footer.schema.field(place).type).startswith("timestamp[ns"):
-            return f"column {name} has nanoseconds"
-    return None

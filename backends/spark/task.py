@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run, Settings
-from tsql.backends.io import Split
 from tsql.backends.io.folders import write_part
 from tsql.backends.io.normalize import normalize
+from tsql.backends.io.parquet.table import with_files
 from tsql.backends.local.run.arranging import sampled
 from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.backends.local.run.entry import BatchData, chunk_columns
@@ -34,6 +34,9 @@ from tsql.backends.spark.datasets import chosen
 from tsql.backends.spark.kept import LoadedPart, program_of, settle, shared_rows, source_of
 from tsql.backends.spark.mailbox import Letter, Mailbox
 from tsql.backends.spark.part import Entry, StagePart, whole
+from tsql.backends.spark.progressive.task import sampled_groups
+from tsql.backends.spark.progressive.units import UNITS
+from tsql.backends.spark.splits import split_of
 from tsql.backends.spark.wire import (
     Row,
     about,
@@ -48,6 +51,7 @@ from tsql.backends.spark.wire import (
 )
 from tsql.kernels.expr.errors import SourceError, TsqlError
 from tsql.planner.physical.movement import Arrange, Broadcast, Multicast, Redistribute, Reshard
+from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.step import PhysicalPlan, Step
 
 RESULT_BYTES = 1 << 20
@@ -66,6 +70,10 @@ class Task:
         self.number, self.given, self.shared = number, given, shared
         self.program: LoadedPart = program_of(self.part)
         self.threads = max(1, cpus)
+        self.units: dict[str, Any] | None = None
+        """What the driver tells of the units of a sample."""
+        self.reads: dict[str, tally.Told] = {}
+        """What was counted while the rows of broadcasts were computed, in this task or before it in this worker."""
 
     @property
     def where(self) -> str:
@@ -141,6 +149,9 @@ class Task:
             if self.part.one_copy and shard != 0:
                 continue
 
+            for _, blob in box.of(shard, UNITS):
+                self.units = json.loads(bytes(blob))
+
             def data(run: Run, execution: Execution, shard: int = shard) -> dict[int, Dataset | Flow]:
                 found: dict[int, Dataset | Flow] = {}
                 for entry in self.part.entries:
@@ -148,7 +159,7 @@ class Task:
                     found[id(step)] = Flow(self._dataset(entry, step, shard, box, run, execution), step.schema)
                 return found
 
-            yield from self._leave(shard, data, box.bytes)
+            yield from self._leave(shard, data, box)
 
     def _run(self, entering_bytes: int) -> Run:
         part = self.part
@@ -193,55 +204,65 @@ class Task:
                 ),
                 run,
             )
-        splits = [Split(*one) for one in entry.splits or ()]
-        splits += [Split(*one) for _, blob in letters for one in json.loads(bytes(blob))]
-        source = source_of(self.part.run, _description(entry, splits), entry.files)
+        splits = [split_of(one) for one in entry.splits or ()]
+        splits += [split_of(one) for _, blob in letters for one in json.loads(bytes(blob))]
+        description = with_files(entry.description, splits) if entry.some else entry.description
+        source = source_of(self.part.run, description, entry.files)
         _check_columns(entry, step, source)
         return SplitData(
             source,
             step.schema.names,
             splits,
             entry.facts,
-            self.threads,
+            1 if entry.is_one else self.threads,
             run.settings.batch_rows,
             execution.shared,
             entry.late,
+            step.where if isinstance(step, Input) else None,
         )
 
     def _read(self, entry: Entry, step: Step, run: Run) -> Dataset:
-        """Rows that this worker computes once for all tasks of the run."""
+        """Rows that one worker of the executor computes for all tasks of the run."""
 
-        def compute() -> list[Chunk]:
-            execution = Execution(run, self.program.kernels_for(("read", entry.name), run.settings), inputs={}, task=0)
+        def compute() -> tuple[list[Chunk], tally.Told]:
+            mine = Run(settings=run.settings, parameters=run.parameters, wall_clock=run.wall_clock, profile=run.profile)
+            execution = Execution(mine, self.program.kernels_for(("read", entry.name), run.settings), inputs={}, task=0)
             try:
                 for below in entry.below:
                     source = self.program.steps[below.name]
-                    data = self._opened(below, source, _blobs_of(below, self.shared), run, execution)
+                    data = self._opened(below, source, _blobs_of(below, self.shared), mine, execution)
                     execution.inputs[id(source)] = Flow(data, source.schema)
                 with self.program.plan.deep():
                     lists = execution.chunks(step.inputs[0], 1)
                 execution.tell()
                 # Spilled rows are gone when the execution is closed.
-                return [
+                chunks = [
                     chunk if isinstance(chunk, Chunk) else Chunk(chunk.order, chunk.rows, list(chunk.arrays))
                     for one in lists
                     for chunk in one
                 ]
             finally:
                 execution.close(improves=False)
+            # Each worker takes its time for them; what it counts is the same everywhere.
+            run.steps |= mine.steps
+            run.choices |= mine.choices
+            return chunks, tally.counted(mine, step.inputs[0], [below.name for below in entry.below])
 
-        chunks = shared_rows(self.part.run, entry.name, compute)
-        return ChunkData(chunk_columns(step.schema), [chunks], run.settings.batch_rows)
+        columns = chunk_columns(step.schema)
+        rows = shared_rows(self.part, entry.name, len(columns), compute)
+        self.reads[entry.name] = rows.told
+        return ChunkData(columns, [rows.chunks], run.settings.batch_rows)
 
     def _leave(
         self,
         shard: int,
         data: Callable[[Run, Execution], dict[int, Dataset | Flow]],
-        entering_bytes: int = 0,
+        box: Mailbox | None = None,
     ) -> Iterator[Row]:
-        """Run the part for a shard, and send its rows on."""
+        """Run the part for a shard, and send its rows on. box: all that the task has received."""
         begun = time.perf_counter()
-        run = self._run(entering_bytes)
+        # Other shards of the task hold memory too; the tally of each has its own bytes.
+        run = self._run(0 if box is None or self.units is not None else box.bytes)
         part = self.part
         end = (
             part.top,
@@ -249,7 +270,7 @@ class Task:
             part.output is None,
             part.most,
             part.sample,
-            json.dumps([part.ranges, part.heavy]),
+            json.dumps([part.ranges, part.heavy, part.sampled]),
         )
         execution = Execution(run, self.program.kernels_for(end, run.settings), inputs={}, task=shard)
         left = 0
@@ -260,7 +281,12 @@ class Task:
                 yield row
         finally:
             execution.close(improves=False)
-        told = tally.of(self.part, shard, run, (time.perf_counter() - begun) * 1000, entering_bytes, left)
+        mine = tally.counted(run, self.program.steps[part.top], [entry.name for entry in part.entries])
+        ms = (time.perf_counter() - begun) * 1000
+        entered = 0 if box is None else box.bytes_of[shard]
+        # All waves of a sample are one stage.
+        number = shard if self.units is None else self.units["first"]
+        told = tally.of(part, number, run, mine, self.reads, ms, entered, left)
         if told is not None and not self._is_frame:
             yield 0, None, 0, told
 
@@ -273,6 +299,9 @@ class Task:
         """The rows of a part as they leave: batches of the result, or blobs for other shards."""
         part, plan = self.part, self.program.plan
         top = self.program.steps[part.top]
+        if self.units is not None:
+            yield from sampled_groups(part, self.program, self.units, execution)
+            return
         if part.most is not None:
             top = self.program.gathered(top, part.most)
         if part.output is not None:
@@ -388,15 +417,6 @@ def _chunk_data(step: Step, letters: list[Letter], run: Run) -> ChunkData:
     columns = chunk_columns(step.schema)
     chunks = [chunk for place, blob in letters for chunk in decode_chunks(blob, len(columns), place)]
     return ChunkData(columns, [chunks], run.settings.batch_rows)
-
-
-def _description(entry: Entry, splits: list[Split]) -> dict[str, Any]:
-    """What this task opens."""
-    assert entry.description is not None
-    if not entry.some:
-        return entry.description
-    paths = dict.fromkeys([*entry.description["paths"], *(split.file for split in splits)])
-    return {**entry.description, "paths": list(paths)}
 
 
 def _check_columns(entry: Entry, step: Step, source: Any) -> None:

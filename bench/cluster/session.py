@@ -61,6 +61,7 @@ class Cluster:
         changed = {name for variant in self.variants for name in variant.settings}
         self.settings = {name: self.session.conf.get(name) for name in sorted(changed)}
         self.db = tsql.connect(spark=self.session)
+        self.views: list[str] = []
         self.facts = {
             "master": self.context.master,
             "cores of the cluster": str(self.cores),
@@ -72,6 +73,7 @@ class Cluster:
         """Make a Parquet file readable as a table on both sides. Each query reads them again."""
         self.db.register(name, self.db.read_parquet(path))
         self.session.read.parquet(str(path)).createOrReplaceTempView(name)
+        self.views.append(name)
 
     def ours(self, sql: str, name: str = "tsql") -> Contender:
         """A query on tsql."""
@@ -111,6 +113,8 @@ class Cluster:
 
     def close(self) -> None:
         self.db.close()
+        for name in self.views:
+            self.session.catalog.dropTempView(name)
         self._prepared(Variant("as before"))()
         if self.owned:
             stop(self.session)

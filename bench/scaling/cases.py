@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from bench.scaling.simulate import Cluster, Stage
 from tsql.backends.spark.splits import TASK_BYTES, tasks_for
+from tsql.backends.spark.stages.stages import ADAPTED, MANY_SHARDS
 from tsql.backends.spark.wire import BLOB_BYTES
+from tsql.planner.choose.shard_sizes import shards_for
 
 ROW_BYTES = 32
 COMPRESSION = 3
@@ -33,6 +35,8 @@ class Shuffle:
     maps: int
     shards: int
     moved: float
+    tasks: int = 0
+    """That read the shards."""
 
     @property
     def blocks(self) -> int:
@@ -63,8 +67,12 @@ def tasks_of(cluster: Cluster, data: float) -> int:
 
 
 def shuffle_of(cluster: Cluster, data: float, moved: float) -> Shuffle:
-    """A movement to a shard per core."""
-    return Shuffle(tasks_of(cluster, data), cluster.slots, moved)
+    """A movement to as many shards as the planner chooses, and to as many tasks as the driver starts for them."""
+    shards = shards_for(moved, cluster.slots)
+    adapts = shards >= min(ADAPTED * cluster.slots, MANY_SHARDS)
+    return Shuffle(
+        tasks_of(cluster, data), shards, moved, tasks_for(moved, shards, cluster.slots) if adapts else shards
+    )
 
 
 def scan(cluster: Cluster, data: float) -> tuple[list[Stage], list[Shuffle]]:
@@ -96,13 +104,13 @@ def _moved(cluster: Cluster, data: float, moved: float, row_ns: float) -> tuple[
         written_bytes=sent,
         cpu_s=each * SCAN_BYTE_NS * 1e-9 + sent * half,
     )
-    got = shuffle.shard_bytes
-    rows = data / ROW_BYTES / shuffle.shards
+    got = moved / shuffle.tasks
+    rows = data / ROW_BYTES / shuffle.tasks
     read = Stage(
         "receive",
-        shuffle.shards,
+        shuffle.tasks,
         fetched_bytes=got,
-        fetched_blocks=shuffle.maps,
+        fetched_blocks=shuffle.blocks / shuffle.tasks,
         cpu_s=got * half + rows * row_ns * 1e-9,
         result_bytes=RESULT_BYTES,
     )

@@ -21,12 +21,14 @@ from tsql.analyze.statements import analyze
 from tsql.backends import Run, Settings
 from tsql.backends.io import Split
 from tsql.backends.io.open import from_description, open_source
+from tsql.backends.io.parquet.table import with_files
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.splits import dealt
 from tsql.backends.spark.stages import Stages
 from tsql.backends.spark.transport.transport import TaskWork, Transport
 from tsql.backends.spark.wire import Row
+from tsql.catalog.catalog import fingerprint
 from tsql.planner import make_plan
 from tsql.session import Session
 
@@ -128,12 +130,15 @@ def measure(files: int, slots: int) -> tuple[Clock, dict[str, int]]:
     clock, transport = Clock(), Weighing(slots)
     with many_files(files) as folder, Session("local") as db:
         with clock.step("list the files"):
-            source = open_source(folder)
+            source: Any = open_source(folder)
+            source.read_in_tasks()
         with clock.step("read footers"):
             source.statistics()
         with clock.step("bounds of columns"):
             for name in ("c0", "c1", "c2"):
                 source.statistics().columns.get(name)
+        with clock.step("see whether they have changed"):
+            fingerprint(folder)
         db.catalog.add("files", source)
         with clock.step("plan"):
             (statement,) = analyze(SQL, db.catalog)
@@ -141,13 +146,10 @@ def measure(files: int, slots: int) -> tuple[Clock, dict[str, int]]:
         with clock.step("stages"):
             run = Run(settings=Settings())
             stages = Stages(transport, Cut(plan), run, Jobs(transport, run))
-            stages.collected(stages.cut.entries(plan.root, on_driver=True))
-        with clock.step("open in a worker, all files"):
-            from_description(source.describe() or {})
-        some = getattr(source, "describe_some", lambda: None)()
-        if some is not None:
-            with clock.step("open in a worker, its files"):
-                from_description({**some, "paths": list(source.paths[:10])})
+            stages.driver.collected(stages.cut.entries(plan.root, on_driver=True))
+        mine = source.splits(("c0",), None)[: max(1, files // slots)]
+        with clock.step("open in a worker, its files"):
+            from_description(with_files(source.describe_some(), mine))
     return clock, transport.sent
 
 

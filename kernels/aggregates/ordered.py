@@ -99,7 +99,8 @@ class Pick(Body):
         with k.when(seen):
             held = state.get(1)
             if not ranked_by:
-                better.set(position > held if self.last else position < held)
+                # One row may become several at its position; they come in order.
+                better.set(position >= held if self.last else position < held)
             else:
                 tied = k.var(k.true)
                 for rank, d, kept in zip(self.ranks, ranked_by, ranks_kept, strict=True):

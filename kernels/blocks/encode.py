@@ -18,6 +18,8 @@ from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.process.quick_dataclass import dataclass
 
 BLOCK_ROWS = 1 << 16
+FINE_ROWS = 1 << 11
+"""Progressive queries read a table in smaller units than blocks, and know bounds of so many rows each."""
 SAMPLE_ROWS = 20_000
 LARGEST_DICTIONARY = 1 << 16
 LARGEST_DOMAIN = 1 << 26
@@ -31,6 +33,7 @@ class BlockColumn:
     data: the stored values (an Arrow array for strings, booleans and intervals; a numpy array otherwise).
     lows, highs: per block, in stored form; None where the type has no zone map.
     origin: where the column is on disk (file, name in it, first row), once it is.
+    fine: lows and highs per FINE_ROWS rows, of a column that was encoded in this process.
     """
 
     source: SourceColumn
@@ -40,6 +43,7 @@ class BlockColumn:
     lows: np.ndarray | None = None
     highs: np.ndarray | None = None
     origin: tuple[str, str, int] | None = None
+    fine: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def bytes(self) -> int:
@@ -90,7 +94,7 @@ def encode(name: str, t: Type, column: pa.ChunkedArray) -> BlockColumn:
             np.float32 if t.name == "FLOAT" else np.float64
         )
         source = SourceColumn(name, t, Layout("fixed", t.parts[0], bool(nulls)))
-        return BlockColumn(source, values, validity, _float_statistics(column, nulls))
+        return BlockColumn(source, values, validity, _float_statistics(column, nulls), fine=fine_zones(values))
     if t.name in ("BOOLEAN", "INTERVAL"):
         array = one_array(column)
         return BlockColumn(
@@ -171,6 +175,7 @@ def _encode_integers(
     low, high = int(present.min()), int(present.max())
     if nulls:
         values = np.where(one_array(column.is_valid()).to_numpy(zero_copy_only=False), values, low)
+    fine = fine_zones(values)
     lows, highs = zone_map(values)
     span = high - low
     statistics = ColumnStatistics(low, high, nulls, _distinct(present, low, span), True)
@@ -185,16 +190,30 @@ def _encode_integers(
                 statistics,
                 lows,
                 highs,
+                fine=fine,
             )
-    return BlockColumn(
-        SourceColumn(name, t, Layout("fixed", "i64", bool(nulls)), bounds), values, validity, statistics, lows, highs
-    )
+    source = SourceColumn(name, t, Layout("fixed", "i64", bool(nulls)), bounds)
+    return BlockColumn(source, values, validity, statistics, lows, highs, fine=fine)
 
 
 def zone_map(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The least and the greatest stored value of each block."""
     starts = np.arange(0, len(values), BLOCK_ROWS)
     return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+
+
+def fine_zones(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the greatest value of each FINE_ROWS rows. Runs with NaN, which is above all numbers, have no
+    bounds."""
+    whole = len(values) // FINE_ROWS * FINE_ROWS
+    runs = values[:whole].reshape(-1, FINE_ROWS)
+    lows, highs = runs.min(axis=1), runs.max(axis=1)
+    if whole < len(values):
+        lows, highs = np.append(lows, values[whole:].min()), np.append(highs, values[whole:].max())
+    if values.dtype.kind == "f":
+        unknown = np.isnan(lows) | np.isnan(highs)
+        return np.where(unknown, -np.inf, lows).astype(np.float64), np.where(unknown, np.inf, highs).astype(np.float64)
+    return lows.astype(np.int64), highs.astype(np.int64)
 
 
 def _distinct(values: np.ndarray, low: int, span: int) -> int:
@@ -253,4 +272,4 @@ def _encode_dictionary(
         dictionary.values[0].as_py(), dictionary.values[-1].as_py(), nulls, len(dictionary), True
     )
     lows, highs = zone_map(codes)
-    return BlockColumn(source, codes, validity, statistics, lows, highs)
+    return BlockColumn(source, codes, validity, statistics, lows, highs, fine=fine_zones(codes))

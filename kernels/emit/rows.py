@@ -38,7 +38,8 @@ class CachedRow:
 
 
 POSITION = "#position"
-"""The column of a row's position in the input, for aggregates that depend on order."""
+"""The column of a row's position in the input, for aggregates that depend on order. Rows that were written to another
+place may carry it as a column of this name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ class MorselRow(CachedRow):
     _cache: dict[str, tuple[object, Datum]] = field(default_factory=dict)
 
     def make(self, k: PipelineKernel, name: str) -> Datum:
-        if name == POSITION:
+        if name == POSITION and name not in self.columns:
             return Datum(BIGINT, (self.position,))
         column, pointers = self.columns[name]
         if column.layout.kind == "position":

@@ -12,10 +12,12 @@ from tsql.planner.cost.constants import Costs
 from tsql.planner.hints.constraints import Constraints
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.generating import Recursive, Sample, Series, Working
+from tsql.planner.logical.needed import needed_columns
 from tsql.planner.logical.sources import is_in_cluster
 from tsql.planner.physical.enforce import enforce
 from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.properties import Properties
+from tsql.planner.physical.prune_moved import prune_moved
 from tsql.planner.physical.step import Step
 
 StepOf = Callable[["Choice", Any], Step]
@@ -61,6 +63,12 @@ class Choice:
         """Steps with several users, by id."""
         self.several: set[int] = set()
         """Nodes with several users, by id."""
+        self.needed: dict[int, set[str]] = {}
+        """The columns that something above needs of each node, by its id."""
+        self.node: logical.Node | None = None
+        """The node whose steps are made now."""
+        self.progressive = False
+        """Whether snapshots are wanted: groups are made in two phases, whose states a snapshot can read."""
 
     def step(self, node: logical.Node) -> Step:
         found = self.done.get(id(node))
@@ -78,12 +86,17 @@ class Choice:
             for child in user.inputs:
                 users.setdefault(id(child), set()).add(id(user))
         self.several = {child for child, found in users.items() if len(found) > 1}
+        self.needed = needed_columns(node)
         return self.step(node)
 
     def _make(self, node: logical.Node) -> Step:
         for kind in type(node).__mro__:
             if kind in self.makers:
-                return self.makers[kind](self, node)
+                above, self.node = self.node, node
+                try:
+                    return self.makers[kind](self, node)
+                finally:
+                    self.node = above
         raise TypeError(f"no step for {node.describe()}")
 
     def alone(self, node: logical.Node) -> Step | None:
@@ -107,10 +120,14 @@ class Choice:
         if len(self.taken) < len(self.choices):
             asked = self.choices[len(self.taken)]
         else:
-            costs = {
-                name: self.estimator.total(enforce(step, self.shards, self.scope)).elapsed_ns
-                for name, step in options.items()
-            }
+            costs = {name: self.estimator.total(self._moving(step)).elapsed_ns for name, step in options.items()}
             asked = min(costs, key=lambda name: costs[name])
         self.taken.append((asked, tuple(options)))
         return options[asked]
+
+    def _moving(self, step: Step) -> Step:
+        """A step of the current node with all of its movement."""
+        found = enforce(step, self.shards, self.scope)
+        if self.scope == "local" or self.node is None:
+            return found
+        return prune_moved(found, self.needed.get(id(self.node), set(step.schema.names)))

@@ -2,6 +2,7 @@
 
 An aggregate has three alternatives: two phases merged on one shard (few groups), two phases placed by key (many
 groups), or one phase over placed rows (nearly as many groups as rows, or an aggregate whose state cannot be exported).
+On a cluster, aggregates over distinct values have another one (`distinct.py`).
 Hints take precedence over cost."""
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column, Expr, SortKey, substitute
 from tsql.planner.choose.choice import Choice
+from tsql.planner.choose.distinct import by_values
 from tsql.planner.choose.ranges import dealt_by_ranges
+from tsql.planner.choose.union_parts import by_parts
 from tsql.planner.cost import constants as cost
 from tsql.planner.logical.aggregate_states import can_split
 from tsql.planner.physical.movement import Gather, Redistribute, Rekey
@@ -19,6 +22,7 @@ from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.properties import Requirement
 from tsql.planner.physical.step import Step
+from tsql.planner.progressive.sampled_calls import needs_rows
 
 GROUPINGS = ("two_phase_gather", "two_phase", "one_phase")
 
@@ -43,19 +47,48 @@ def group(
             raise choice.wanted.aggregation.refuse(f"{whole[0]} has no state that a second phase could merge")
         return _grouped(choice, how, source, keys, calls, groups)
     plain = Aggregate((source,), by=keys, calls=calls, groups=int(groups))
-    if choice.shards > 1 and _is_placed(choice, source, keys):
+    # Each batch of a sample has its groups. Where these are many, a sample of rows tells more for its cost.
+    sampled = choice.progressive and choice.scope == "local" and groups > cost.GROUPS_OF_SAMPLES
+    from_rows = sampled and any(needs_rows(n, c) for n, c in calls)
+    phased = choice.progressive and not whole and not from_rows
+    if choice.shards > 1 and not phased and _is_placed(choice, source, keys):
         return plain
-    ranged = _by_ranges(choice, plain)
+    if phased:
+        ways = GROUPINGS[:2] if keys and choice.shards > 1 else GROUPINGS[:1]
+        return choice.cheapest({one: _grouped(choice, one, source, keys, calls, groups) for one in ways})
+    distinct = by_parts_of_values(choice, source, keys, calls, groups) if choice.progressive and whole else None
+    if distinct is not None:
+        return distinct
+    # Rows that are dealt by ranges are read in order, and not as a sample.
+    ranged = None if choice.progressive else _by_ranges(choice, plain)
     options: dict[str, Step] = {} if ranged is None else {"ranges": ranged}
     if choice.shards == 1:
         options["one_shard"] = plain
-    elif whole:
+    elif whole or from_rows:
         options["one_phase"] = _one_phase(choice, source, keys, calls, groups)
+        if choice.scope == "global" and not choice.progressive:
+            values = by_values(choice, source, keys, calls, groups, group)
+            options |= {} if values is None else {"by_values": values}
     else:
         options |= {
             how: _grouped(choice, how, source, keys, calls, groups) for how in (GROUPINGS if keys else GROUPINGS[:1])
         }
     return choice.cheapest(options) if len(options) > 1 else next(iter(options.values()))
+
+
+def by_parts_of_values(
+    choice: Choice,
+    source: Step,
+    keys: tuple[tuple[str, Expr], ...],
+    calls: tuple[tuple[str, AggregateCall], ...],
+    groups: float,
+) -> Step | None:
+    """Aggregates over the distinct values of one argument, as groups of groups: a part of the values says how many
+    there are (`planner/progressive/driven_keys.py`), and a part of the rows does not."""
+    arguments = {call.args for _, call in calls if call.distinct}
+    if choice.scope != "local" or len(arguments) != 1:
+        return None
+    return by_values(choice, source, keys, calls, groups, group)
 
 
 def _by_ranges(choice: Choice, grouped: Aggregate) -> Step | None:
@@ -87,7 +120,8 @@ def _grouped(
     if how == "one_phase":
         return _one_phase(choice, source, keys, calls, groups)
     partial = Aggregate((source,), by=keys, calls=calls, phase="partial", groups=int(groups))
-    merged: Step = Gather((partial,)) if how == "two_phase_gather" else partial
+    parts = by_parts(partial) if choice.progressive else partial
+    merged: Step = Gather((parts,)) if how == "two_phase_gather" else parts
     return Aggregate(
         (merged,), by=tuple((n, Column(n, e.type)) for n, e in keys), calls=calls, phase="final", groups=int(groups)
     )

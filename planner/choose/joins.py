@@ -41,12 +41,37 @@ def build_side(node: logical.Join) -> str:
     return "right"
 
 
+BUILT_FOR_PROGRESS, BUILT_SHARE = 8, 0.2
+"""For the sake of progress, the built side may have so many times the rows of the other one, or so large a share of
+those of the scan that makes the progress."""
+
+
+def progressive_side(node: logical.Join) -> str:
+    """The same where snapshots are wanted: rows of the largest scan should pass one by one, while the other side is
+    built first. A built side whose rows are marked holds all of them until the end."""
+    side = build_side(node)
+    choices = {"inner": ("left", "right"), "semi": ("right",), "anti": ("right",), "left": ("right",)}
+    widest = {"left": _widest(node.right), "right": _widest(node.left)}
+    rows = {"left": stats.rows(node.left), "right": stats.rows(node.right)}
+    best = max(choices.get(node.kind, (side,)), key=lambda one: (widest[one], one == side))
+    if best == side or (node.kind == "inner" and widest[best] <= widest[side]):
+        return side
+    worth = max(BUILT_FOR_PROGRESS * rows[side], BUILT_SHARE * widest[best])
+    return best if rows[best] <= worth else side
+
+
+def _widest(node: logical.Node) -> float:
+    """The rows of the largest scan below a node."""
+    return max((stats.rows(one) for one in node.walk() if isinstance(one, logical.Scan)), default=0.0)
+
+
 def join_step(choice: Choice, node: logical.Join) -> Step:
     """The step of a join, as hints demand it."""
     shards, scope, wanted = choice.shards, choice.scope, choice.wanted
     demand = wanted.demands.get(id(node), NO_DEMAND)
     keys, rest = equalities(node)
-    inputs, build = (choice.step(node.left), choice.step(node.right)), demand.build or build_side(node)
+    side = progressive_side if choice.progressive else build_side
+    inputs, build = (choice.step(node.left), choice.step(node.right)), demand.build or side(node)
     joined = HashJoin(
         inputs,
         node.kind,

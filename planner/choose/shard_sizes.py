@@ -21,9 +21,8 @@ def size_shards(root: Step, cores: int, estimator: Estimator) -> Step:
     wanted: dict[int, int] = {}
     for steps in groups:
         largest = max(estimator.of(step.inputs[0]).rows * width(step.schema) for step in steps)
-        rounds = max(1, -(-int(largest) // (cost.SHARD_BYTES * cores)))
         for step in steps:
-            wanted[id(step)] = min(MAX_SHARDS // cores, rounds) * cores
+            wanted[id(step)] = shards_for(largest, cores)
 
     def size(old: Step, new: Step) -> Step:
         if id(old) in wanted and isinstance(new, Redistribute | Arrange) and new.shards != wanted[id(old)]:
@@ -31,6 +30,18 @@ def size_shards(root: Step, cores: int, estimator: Estimator) -> Step:
         return new
 
     return rebuild(root, size)
+
+
+def shards_for(moved_bytes: float, cores: int) -> int:
+    """The number of shards for so many bytes: a multiple of the cores, so that none waits for a last straggler, or
+    fewer than there are cores, where shards and the blocks of a shuffle would become small."""
+    cores = min(cores, MAX_SHARDS)
+    wanted = -(-int(moved_bytes) // cost.SHARD_BYTES)
+    if wanted > cost.MANY_SHARDS:
+        wanted = max(cost.MANY_SHARDS, -(-int(moved_bytes) // cost.LARGE_SHARD_BYTES))
+    if wanted <= cores:
+        return max(wanted, min(cores, cost.MANY_SHARDS))
+    return min(MAX_SHARDS // cores, -(-wanted // cores)) * cores
 
 
 def _meeting(root: Step) -> list[list[Step]]:

@@ -56,6 +56,9 @@ whose tables fit, and aggregated in one phase."""
 GROUPS_PER_SHARD = 32_768
 MOST_SHARDS = 256
 
+GROUPS_OF_SAMPLES = 1_000
+"""With at most so many groups, a progressive query keeps the states of each batch of a sample rather than its rows."""
+
 MERGED_ROWS = 100_000
 MERGED_DISTANCE = 1024
 """Sides sorted by their keys are merged if the built side has at least this many rows and its keys are this far apart
@@ -82,9 +85,20 @@ UNIQUE = 0.9
 SHARD_BYTES = 128 << 20
 """A shard that rows are moved to should have about so many bytes."""
 
+MANY_SHARDS, LARGE_SHARD_BYTES = 2000, 2 << 30
+"""More shards are made only of so large ones: each task has a block for each shard, and small blocks cost a search on a
+disk. Spark, too, keeps the sizes of blocks for so many shards at most."""
+
 DECODING = 4.0
 """Columns of files take so many times as long to read as columns in memory. It matters between machines: each of
 several machines may read a file, or each a part of it."""
+
+TEXT_DECODING = 12.0
+"""The same for texts: they are decompressed and decoded, and mostly searched, byte by byte."""
+
+HELD_BYTE = 1.0
+"""Nanoseconds for each byte of the rows that a machine computes for itself and keeps: they are written to memory that
+its tasks share."""
 
 DRIVER_BYTES = 1 << 30
 """More rows than this are not brought to the driver of a cluster to be sorted there."""
@@ -131,7 +145,7 @@ class Costs:
     sort_ns: float = 6.0
     """Sorting, per row and level: n rows have log2(n) levels."""
     pipeline_us: float = 300.0
-    global_byte_ns: float = 10.0
+    global_byte_ns: float = 7.0
     """Moving a byte between machines: one core on each side writes and reads it."""
     broadcast_byte_ns: float = 11.0
     """Collecting a byte and sending it to every machine. Machines pass it on, so their number hardly matters."""

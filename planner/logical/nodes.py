@@ -19,6 +19,7 @@ from tsql.kernels.process import stopping
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.logical.calls import map_calls, map_columns, map_keys
+from tsql.planner.logical.progression import Progression
 
 
 def columns_of(exprs: Iterable[Expr]) -> set[str]:
@@ -519,6 +520,8 @@ class Output(Unary):
 
     columns: tuple[str, ...]
     names: tuple[str, ...]
+    progressive: Progression | None = None
+    """What PROGRESSIVE behind the query asks for."""
 
     @property
     def schema(self) -> Schema:

@@ -17,12 +17,12 @@ from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, DOUBLE, NULL, Type, implicit_cast_cost
 from tsql.planner.bind.fold import fold_exact
 from tsql.planner.bind.types import coerce
+from tsql.planner.physical.properties import MAX_SHARDS
 from tsql.planner.physical.text import split_assignment
 
 if TYPE_CHECKING:
     from tsql.planner.physical.line import LineContext
 
-MOST_SHARDS = 4096
 LEAST_WORD, GREATEST_WORD = -(2**63), 2**63 - 1
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}$")
@@ -99,7 +99,7 @@ class Attributes:
         return None if text is None else float(text)
 
     def shards(self) -> int | None:
-        return self.integer("shards", 1, MOST_SHARDS)
+        return self.integer("shards", 1, MAX_SHARDS)
 
     def items(self, name: str) -> list[str]:
         """The texts of a list in parentheses."""

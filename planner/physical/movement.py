@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Column, Expr, SortKey
 from tsql.kernels.process.quick_dataclass import dataclass
+from tsql.planner.cost import constants as cost
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import EVEN, KEYED, ONCE, SINGLE, Properties, Requirement
@@ -163,11 +164,14 @@ class Broadcast(Movement):
         return Properties(self.shards or shards, replicated=self.scope, key=given[0].key)
 
     def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
-        if self.scope == "local" or self.how == "read":
-            # The shards share one copy, or each computes its own.
+        if self.scope == "local":
+            # The shards share one copy.
             return Cost()
         (below,) = given
         moved = below.rows * width(self.schema)
+        if self.how == "read":
+            # Each machine holds what it has computed.
+            return Cost(moved * cost.HELD_BYTE, memory_bytes=moved)
         # The driver sends one copy, and machines pass it on to each other.
         sent = moved * machine.costs.broadcast_byte_ns
         if self.how != "send":

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tsql.planner.physical.attributes import MOST_SHARDS, Attributes, first_twice
+from tsql.planner.physical.attributes import Attributes, first_twice
 from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators import all_steps
+from tsql.planner.physical.properties import MAX_SHARDS
 from tsql.planner.physical.step import MOST_DEEP, PhysicalPlan, Step
 from tsql.planner.physical.text import VERSION, split, split_assignment
 
@@ -119,9 +120,9 @@ def _read_query(rest: str, context: LineContext) -> str:
 
 
 def _read_target(rest: str, context: LineContext) -> tuple[str, int]:
-    match = re.match(r"(\w+)\s+shards=([0-9]{1,4})$", rest)
-    if match is None or match.group(1) not in TARGETS or not 1 <= int(match.group(2)) <= MOST_SHARDS:
-        raise context.error(f"expected `target local|spark shards=N`, N from 1 to {MOST_SHARDS}")
+    match = re.match(r"(\w+)\s+shards=([0-9]{1,5})$", rest)
+    if match is None or match.group(1) not in TARGETS or not 1 <= int(match.group(2)) <= MAX_SHARDS:
+        raise context.error(f"expected `target local|spark shards=N`, N from 1 to {MAX_SHARDS}")
     return match.group(1), int(match.group(2))
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import SortKey
 from tsql.kernels.process.quick_dataclass import dataclass
 
-MAX_SHARDS = 4096
+MAX_SHARDS = 16_384
+"""A task that sends rows keeps a chunk of each column open for each shard, of some kilobytes."""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,8 @@ class Step:
     """Whether it only places rows and changes none."""
     is_stateless: ClassVar[bool] = False
     """Whether it processes each row independently, without state."""
+    may_stop: ClassVar[bool] = False
+    """Whether it may end a run before all of its input has been read."""
 
     def __init_subclass__(cls, **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -253,6 +255,16 @@ class PhysicalPlan:
     @cached_property
     def depth(self) -> int:
         return depth_of(self.root)
+
+    @cached_property
+    def is_progressive(self) -> bool:
+        """Whether it has snapshots before the result is known."""
+        return any(step.op == "progressive" for step in self.root.walk())
+
+    @cached_property
+    def may_stop(self) -> bool:
+        """Whether a run may end before all of the input has been read, with a snapshot as its result."""
+        return any(step.may_stop for step in self.root.walk())
 
     def deep(self) -> AbstractContextManager[None]:
         """Raises the recursion limit for passes over a deep plan; most plans do not need it."""

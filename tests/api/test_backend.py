@@ -18,7 +18,7 @@ from tsql.query_runner import QueryRunner
 from tsql.session import Session
 from tsql.statements.perform import PERFORM, StatementContext, perform
 
-METHODS = ("outer_names", "sinks", "run", "run_all", "frame", "close")
+METHODS = ("outer_names", "sinks", "run", "run_all", "snapshots", "frame", "close")
 
 
 def spark_backend() -> type:

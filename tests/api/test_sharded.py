@@ -175,7 +175,7 @@ def test_a_plan_that_could_be_wrong_is_refused(db: Any) -> None:
     [
         (lambda d: d.rekey("nope"), "key: clicks has no column nope"),
         (lambda d: d.redistribute(scope="galactic"), "scope=galactic: it is local or global"),
-        (lambda d: d.reshard(shards=0), "shards=0: it is a number from 1 to 4096"),
+        (lambda d: d.reshard(shards=0), "shards=0: it is a number from 1 to 16384"),
         (lambda d: d.query(lambda q: q.filter("price >")), "price"),
         (lambda d: d.query(lambda q: q.filter("price) where=(true")), "syntax error"),
         (lambda d: d.query(lambda q: q.filter("price + 1")), "where is"),
@@ -201,8 +201,8 @@ def test_where_a_dataset_cannot_start(db: Any) -> None:
         db.sharded("clicks", ["nope"])
     with pytest.raises(PlanError, match="not at a query"):
         db.sharded(db.sql("SELECT ad_id + 1 AS a FROM clicks"))
-    with pytest.raises(PlanError, match="1 to 4096 shards"):
-        db.sharded("clicks", shards=5000)
+    with pytest.raises(PlanError, match="1 to 16384 shards"):
+        db.sharded("clicks", shards=50000)
     db.sql("CREATE VIEW dear AS SELECT * FROM clicks WHERE price > 10")
     with pytest.raises(PlanError, match="dear is a view"):
         db.sharded("dear")

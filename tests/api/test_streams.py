@@ -396,8 +396,11 @@ def test_emit_never_changes_the_rows(db: Any, emit: str) -> None:
     db.sql(f"CREATE TABLE kept AS {query} EMIT {emit}; INSERT INTO kept {query} EMIT {emit}")
     assert db.sql("SELECT sum(n) FROM kept").fetchall() == [(8,)]
     assert "aggregate" in db.sql(f"EXPLAIN {query} EMIT {emit}").fetchall()[0][1]
-    with pytest.raises(BindError, match="there is no plan for PROGRESSIVE"):
-        db.sql(f"{query} PROGRESSIVE EVERY 10 PERCENT")
+    *_, last = db.sql(f"{query} PROGRESSIVE EVERY 10 PERCENT").snapshots()
+    assert last.is_final and last.table.to_pydict() == {"auction": [1, 2, 3], "n": [2, 1, 1]}
+    for stored in ("CREATE TABLE more AS", "CREATE VIEW more AS", "INSERT INTO kept"):
+        with pytest.raises(BindError, match="PROGRESSIVE belongs to a query whose result is shown"):
+            db.sql(f"{stored} {query} PROGRESSIVE EVERY 10 PERCENT")
 
 
 def test_plans_name_streams(db: Any) -> None:

@@ -22,7 +22,7 @@ def shown(until, *, terminal=True, progress=lambda: 0.5, kind="xterm"):
         progress, console=Console(file=out, force_terminal=terminal, width=80, _environ={"TERM": kind})
     ) as bar:
         if bar._thread is not None:
-            wait_until(lambda: until in out.getvalue())
+            wait_until(lambda: until in out.getvalue() or not bar._thread.is_alive())
     return out.getvalue()
 
 

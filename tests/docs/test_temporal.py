@@ -6,37 +6,26 @@ alone."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from sqlglot.errors import UnsupportedError
 
 import tsql
+from tests.docs.drawing import ROOT, drawing
 from tests.duck import empty_duckdb
 from tsql.grammar.generator import to_duckdb
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_figures", ROOT / "docs" / "figures.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules["docs_figures"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-figures = _load()
+figures = drawing("figures")
 TEXT = figures.PAGE.read_text(encoding="utf-8")
 PAGE = figures.blocks(TEXT)
 SETUP = [block for block in PAGE.values() if re.match(r"(CREATE|COPY|INSERT)\b", block.sql)]
 QUERIES = [block for block in PAGE.values() if block not in SETUP]
+PROGRESSIVE = set(drawing("figures_progressive").FIGURES)
+"""The pictures of another page."""
 PERIODS = {"rates": ("vs", "ve")}
 ONLY_HERE = {"show_streams"}
 """What DuckDB has no word for, and no meaning."""
@@ -115,7 +104,7 @@ def test_the_page_is_whole() -> None:
     assert (
         set(re.findall(r"\(figures/(\w+)\.svg\)", TEXT))
         == set(figures.FIGURES)
-        == {path.stem for path in figures.FOLDER.glob("*.svg")} - set(figures.SPARK_FIGURES)
+        == {path.stem for path in figures.FOLDER.glob("*.svg")} - set(figures.SPARK_FIGURES) - PROGRESSIVE
     )
     assert {path for path in re.findall(r"\]\(([\w./]+)", TEXT) if not (ROOT / "docs" / path).exists()} == set()
     assert {path for path in re.findall(r"`(\w+\.py)`", TEXT) if not (ROOT / "examples" / path).exists()} == set()

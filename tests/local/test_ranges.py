@@ -130,7 +130,7 @@ def test_explain_says_how_rows_are_placed(db: Any) -> None:
     [
         ("t = scan runs columns=(k, v) ranges=v", "table runs is not sorted by v"),
         ("t = scan runs columns=(v) ranges=k", "ranges: the scan has no column k"),
-        ("t = scan runs columns=(k) ranges=k shards=0", "shards=0: it is a number from 1 to 4096"),
+        ("t = scan runs columns=(k) ranges=k shards=0", "shards=0: it is a number from 1 to 16384"),
     ],
 )
 def test_plans_that_are_refused(line: str, message: str, db: Any) -> None:

@@ -18,7 +18,7 @@ from tsql.backends.local.run.query_threads import end_idle_threads
 from tsql.kernels.expr.errors import CatalogError, ExecutionError
 
 
-@pytest.mark.parametrize(("name", "most"), [("threads", 1024), ("shards", 4096)])
+@pytest.mark.parametrize(("name", "most"), [("threads", 1024), ("shards", 16384)])
 def test_settings_have_a_maximum(name, most):
     with tsql.connect() as db:
         for value in (most + 1, 10**6, 10**9, 10**30):

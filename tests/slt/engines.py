@@ -13,6 +13,8 @@ import pytest
 from tests.duck import empty_duckdb
 from tests.slt.datasets import DATASETS
 
+_SELECT = re.compile(r"\s*(select|with|from)\b", re.IGNORECASE)
+_CHANGE = re.compile(r"\b(insert|update|delete)\b", re.IGNORECASE)
 _QUERY = re.compile(r"\s*\(*\s*(select|from|values|with|table|pivot|unpivot|describe|show)\b", re.IGNORECASE)
 
 
@@ -33,6 +35,7 @@ class Config:
     blocks: bool = False
     stored: bool = False
     repeated: bool = False
+    progressive: bool = False
 
 
 CONFIGS = {
@@ -49,6 +52,7 @@ CONFIGS = {
         Config("stored_plans", blocks=True, stored=True),
         Config("repeated", blocks=True, repeated=True),
         Config("spill", settings={"spill_after": 1}),
+        Config("progressive", progressive=True),
     )
 }
 
@@ -81,6 +85,8 @@ class Tsql:
         if self._config.reload_plan and relation._describe_plan is not None and not sql.upper().startswith("EXECUTE"):
             plan = self._tsql.load_plan_text(relation.plan())
             return (plan.run(self._db, params) if params is not None else plan.run(self._db)).arrow()
+        if self._config.progressive and _SELECT.match(sql) and not _CHANGE.search(sql):
+            return self._last_snapshot(sql, params)
         if self._config.stored and relation._describe_plan is not None:
             return self._stored(sql, params, relation)
         if self._config.repeated and relation._describe_plan is not None:
@@ -98,6 +104,18 @@ class Tsql:
             self._db.sql(sql, params).arrow()
             self._db._plans.clear()
             return self._db.sql(sql, params).arrow()
+
+    def _last_snapshot(self, sql: str, params: Any) -> pa.Table:
+        """The rows of a query behind all of its snapshots. Units are small, so that there are several."""
+        text = re.split(r"(?i)\bemit\s+(?:final|changes|every)\b", sql)[0].rstrip().rstrip(";")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tsql.backends.local.progressive.units.LEAST_ROWS", 1)
+            patch.setattr("tsql.backends.local.progressive.units.MOST_ROWS", 4)
+            found = self._db.sql(f"{text}\nPROGRESSIVE EVERY 30 PERCENT SEED {len(sql)}", params)
+            *shown, last = found.snapshots()
+            assert last.is_final and not any(one.is_final for one in shown)
+            assert all(one.table.schema.equals(last.table.schema) for one in shown)
+            return last.table
 
     def execute(self, sql: str, params: Any = None) -> None:
         if reads_only(sql):

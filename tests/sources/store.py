@@ -1,7 +1,11 @@
-"""A store of files for tests: a file system in Python, through which pyarrow asks another one. It counts reads."""
+"""Stores of files for tests: a file system in Python, through which pyarrow asks another one (it counts reads, and
+questions about files), and a server that speaks S3."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +14,19 @@ import pyarrow.fs as fs
 
 
 class CountingStore(fs.FSSpecHandler):
-    """A handler over another file system. `fails`: the error of every later call. `given`: the options it was opened
-    with."""
+    """A handler over another file system, which counts reads. `fails`: the error of every later call. `given`: the
+    options it was opened with. `at_move`: called before a move, with its place among all of them."""
 
     folder: Path
     fails: Exception | None = None
     given: Any = None
-    reads = 0
+    reads = asked = 0
+    moves = 0
+    at_move: Any = None
 
     def __init__(self, inner: Any):
         self.inner = inner
+        self.lock = threading.Lock()
 
     def opened(self, storage: Any) -> Any:
         self.given = dict(storage)
@@ -39,10 +46,12 @@ class CountingStore(fs.FSSpecHandler):
 
     def get_file_info(self, paths: list[str]) -> Any:
         self._check()
+        self.asked += 1
         return self.inner.get_file_info(paths)
 
     def get_file_info_selector(self, selector: Any) -> Any:
         self._check()
+        self.asked += 1
         return self.inner.get_file_info(selector)
 
     def open_input_stream(self, path: str) -> Any:
@@ -52,6 +61,32 @@ class CountingStore(fs.FSSpecHandler):
     def open_input_file(self, path: str) -> Any:
         self._check()
         return pa.PythonFile(_Counted(self.inner.open_input_file(path), self), "r")
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:
+        self._check()
+        self._make_parent(path)
+        return self.inner.open_output_stream(path, compression=None)
+
+    def move(self, source: str, target: str) -> None:
+        with self.lock:
+            self.moves += 1
+            if self.at_move is not None:
+                self.at_move(self.moves)
+        self._make_parent(target)
+        self.inner.move(source, target)
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        self.inner.create_dir(path, recursive=recursive)
+
+    def delete_dir(self, path: str) -> None:
+        self.inner.delete_dir(path)
+
+    def delete_file(self, path: str) -> None:
+        self.inner.delete_file(path)
+
+    def _make_parent(self, path: str) -> None:
+        """A store of objects has no folders that must be made."""
+        self.inner.create_dir(path.rpartition("/")[0], recursive=True)
 
     def _check(self) -> None:
         if self.fails is not None:
@@ -91,3 +126,16 @@ class _Counted:
 
     def writable(self) -> bool:
         return False
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """The address of a server that speaks S3, in this process."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        yield "{}:{}".format(*server.get_host_and_port())
+    finally:
+        server.stop()

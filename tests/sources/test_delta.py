@@ -15,6 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsql
+from tests.spark.cluster import InProcess
+from tsql.backends.io.open import open_source
+from tsql.backends.io.parquet import sampled
+from tsql.backends.io.parquet import source as parquet
+from tsql.backends.spark.backend import SparkBackend
 from tsql.kernels.expr.errors import SourceError
 from tsql.planner.bind.binder import parse_expression
 
@@ -72,6 +77,33 @@ def test_rows(db: Any, tmp_path: Path, by: list[str]) -> None:
     assert db.sql(f"SELECT count(*) FROM delta_scan('file://{tmp_path}/t')").fetchall() == [(30,)]
     with pytest.raises(SourceError, match="this folder is a Delta table"):
         db.read_parquet(f"{tmp_path}/t")
+
+
+def test_the_log_tells_of_files_that_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many files, the log says the rows and the bounds; files that a filter rules out are not opened."""
+    monkeypatch.setattr(parquet, "ALL_FOOTERS", 3)
+    monkeypatch.setattr(sampled, "SAMPLED_FILES", 2)
+    for number in range(8):
+        deltalake.write_deltalake(str(tmp_path / "t"), table(100 * number + 1, 4), mode="append", partition_by=["d"])
+    log = deltalake.DeltaTable(str(tmp_path / "t"))
+    source: Any = open_source(str(tmp_path / "t"), "delta")
+    source.read_in_tasks()
+    assert source.statistics().rows == 32
+    known = source.statistics().columns["a"]
+    assert (known.minimum, known.maximum, known.exact) == (1, 704, False)
+    assert sum(split.expected for split in source.splits(("a",), None)) == 32
+    assert all(split.detail[2] == Path(split.file).stat().st_size for split in source.splits(("a",), None))
+    kept = source.splits(("a",), parse_expression("a = 301", source.schema))
+    assert len(kept) == 1 and len(source._files) <= 2
+    with tsql.Session(SparkBackend(InProcess(3))) as db:
+        scan = f"delta_scan('{tmp_path}/t')"
+        assert db.sql(f"SELECT count(*), count(a), sum(a) FROM {scan}").fetchall() == [
+            (32, len(found := [a for (a,) in expected(log, ["a"]) if a is not None]), sum(found))
+        ]
+        assert db.sql(f"SELECT a, k FROM {scan} WHERE a = 301").fetchall() == [
+            row for row in expected(log, ["a", "k"]) if row[0] == 301
+        ]
+        assert db.sql(f"SELECT count(*) FROM {scan} WHERE a IS NULL").fetchall() == [(32 - len(found),)]
 
 
 def test_partitions_are_pruned(db: Any, tmp_path: Path) -> None:

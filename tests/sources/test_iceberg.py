@@ -12,11 +12,16 @@ import pyarrow as pa
 import pytest
 
 import tsql
+from tests.spark.cluster import InProcess
+from tsql.backends.io.parquet import sampled
+from tsql.backends.io.parquet import source as parquet
+from tsql.backends.spark.backend import SparkBackend
 from tsql.kernels.expr.errors import SourceError
 from tsql.planner.bind.binder import parse_expression
 
 pytest.importorskip("pyiceberg")
 pytest.importorskip("sqlalchemy")
+LongType = pytest.importorskip("pyiceberg.types").LongType
 
 
 @pytest.fixture
@@ -76,6 +81,35 @@ def test_rows(db: Any, lake: Any, by: tuple[str, ...]) -> None:
     assert "Iceberg snapshot" in relation.explain("physical")
     assert rows(tsql.load_plan_text(relation.plan()).run(db).fetchall()) == rows(relation.fetchall())
     assert db.sql(f"SELECT count(*) FROM iceberg_scan('{table.metadata_location}') WHERE k = 'x'").fetchall() == [(2,)]
+
+
+def test_the_manifest_tells_of_files_that_are_not_opened(
+    db: Any, lake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of very many files, manifests say the rows and the bounds; files that a filter rules out are not opened."""
+    monkeypatch.setattr(parquet, "ALL_FOOTERS", 3)
+    monkeypatch.setattr(sampled, "SAMPLED_FILES", 2)
+    table = made(lake)
+    days = [dt.date(1950, 1, 1) + dt.timedelta(days=100 * n) for n in range(8)]
+    for number, day in enumerate(days):
+        part = pa.table({"a": pa.array([-number, 100 * number], pa.int32()), "d": [day, None]})
+        table.append(pa.table({**{f.name: pa.nulls(2, f.type) for f in DATA.schema}, **part.to_pydict()}, DATA.schema))
+    with table.update_schema() as change:
+        change.update_column("a", LongType())
+    source: Any = db.catalog.open_file(folder(table), "iceberg")
+    source.read_in_tasks()
+    assert source.statistics().rows == 20
+    known = source.statistics().columns["a"]
+    assert (known.minimum, known.maximum, known.exact) == (-7, 700, False)
+    splits = source.splits(("a",), None)
+    assert all(split.detail[2] == Path(split.file).stat().st_size for split in splits) and len(splits) == 9
+    for filter, count in (("a = 650", 1), ("a < -5", 2), ("d = DATE '1950-07-20'", 1), ("a > 700", 0)):
+        assert len(source.splits(("a", "d"), parse_expression(filter, source.schema))) == count, filter
+    assert len(source._files) <= 2
+    with tsql.Session(SparkBackend(InProcess(3))) as cluster:
+        for filter in ("a = 600", "a < -5", "d = DATE '1950-07-20'", "d IS NULL"):
+            query = f"SELECT a, d FROM iceberg_scan('{folder(table)}') WHERE {filter}"
+            assert rows(cluster.sql(query).fetchall()) == rows(db.sql(query).fetchall()) != []
 
 
 def test_partitions_are_pruned(db: Any, lake: Any) -> None:

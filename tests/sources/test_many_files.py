@@ -13,12 +13,14 @@ import pytest
 
 import tsql
 from tests.spark.cluster import InProcess
-from tsql.backends.io.open import from_description
+from tsql.backends.io.open import from_description, open_source
 from tsql.backends.io.parquet import source as parquet
 from tsql.backends.io.parquet.footer import read_footer
 from tsql.backends.io.parquet.source import ParquetSource
 from tsql.backends.io.parquet.statistics import chunk_bounds, quick_bounds
+from tsql.backends.io.parquet.table import TableSource, table_options, with_files
 from tsql.backends.spark.backend import SparkBackend
+from tsql.kernels.expr.types import BIGINT, DATE
 
 
 def folder(at: Path, files: int, name: str = "day={number}/part.parquet") -> str:
@@ -68,33 +70,50 @@ def test_bounds_are_those_of_the_parsed_footer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["part{number}.parquet", "day={number}/x.parquet", "r=eu{number}/x.parquet"])
 def test_a_few_of_many_files_have_the_schema_of_all(tmp_path: Path, name: str) -> None:
-    whole = ParquetSource([folder(tmp_path, 5, name)])
-    some = whole.describe_some()
-    assert some is not None and some["paths"] == [whole.paths[0]]
-    part = from_description({**some, "paths": [whole.paths[0], whole.paths[3]]})
-    assert part.schema == whole.schema
-    split = next(split for split in whole.splits(("a",), None) if split.path == whole.paths[3])
+    check_part(ParquetSource([folder(tmp_path, 5, name)]))
+
+
+def check_part(whole: ParquetSource) -> None:
+    """A task that knows its own files alone reads them as a source of all files does."""
     names = whole.schema.names
-    assert list(part.read(split, names)) == list(whole.read(split, names))
+    for last in whole.splits(names, None):
+        part: Any = from_description(with_files(whole.describe_some(), [last]))
+        assert part.paths == tuple(dict.fromkeys((whole.paths[0], last.path))) and part.schema == whole.schema
+        assert list(part.read(last, names)) == list(whole.read(last, names))
 
 
 def test_partitions_whose_type_depends_on_all_files(tmp_path: Path) -> None:
-    for value, other in (("1", "x"), ("2", "y"), ("b", "z")):
-        folder(tmp_path / f"p={value}" / f"q={other}", 1, "x.parquet")
-    assert ParquetSource([str(tmp_path)]).describe_some() is not None, "all are texts"
-    for value in ("1", "b"):
+    for value in ("1", "b", "__HIVE_DEFAULT_PARTITION__"):
         folder(tmp_path / "two" / f"n={len(value)}" / f"p={value}", 1, "x.parquet")
-    assert ParquetSource([str(tmp_path / "two")]).describe_some() is None, "1 alone would be a number"
+    check_part(ParquetSource([str(tmp_path / "two")]))
 
 
-def test_a_union_by_name_needs_all_files(tmp_path: Path) -> None:
-    assert ParquetSource([folder(tmp_path, 3)], {"union_by_name": True}).describe_some() is None
+def test_a_union_by_name_in_parts(tmp_path: Path) -> None:
+    for number, columns in enumerate(({"a": [1]}, {"a": [2.5], "b": ["x"]}, {"B": ["y"]})):
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    whole = ParquetSource([str(tmp_path)], {"union_by_name": True})
+    assert [str(field.type) for field in whole.schema] == ["DOUBLE", "VARCHAR"]
+    check_part(whole)
+
+
+def test_tables_of_many_files(tmp_path: Path) -> None:
+    """The files of a catalog or a log: their columns have other names in the files, and values beside them."""
+    place = folder(tmp_path, 3, "{number}.parquet")
+    columns: Any = [("x", BIGINT, "a"), ("day", DATE, "day"), ("new", BIGINT, "none")]
+    paths = [f"{place}/{number}.parquet" for number in range(3)]
+    check_part(TableSource(paths, table_options(columns, ["day"], [[5], [None], [7]])))
+
+
+def test_declared_columns_of_many_files(tmp_path: Path) -> None:
+    place = folder(tmp_path, 3)
+    whole: Any = open_source(place, None, {"schema": {"S": "VARCHAR", "a": "DOUBLE", "day": "BIGINT"}})
+    check_part(whole)
 
 
 @pytest.mark.parametrize("many", [2, 1000])
 def test_tasks_open_their_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     """Whatever a task opens, the rows are the same; of many files it opens the first and its own."""
-    monkeypatch.setattr("tsql.backends.spark.stages.MANY_FILES", many)
+    monkeypatch.setattr("tsql.backends.io.open.MANY_FILES", many)
     opened: list[int] = []
 
     def from_description_counted(description: dict[str, Any]) -> Any:
@@ -108,3 +127,12 @@ def test_tasks_open_their_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         found = db.sql(f"SELECT day, sum(a) AS a, count(s) AS s FROM '{place}' GROUP BY day ORDER BY day").arrow()
     assert found.to_pylist() == [{"day": n, "a": 2 * n + 1, "s": 1} for n in range(9)]
     assert max(opened) == (9 if many > 9 else 4)
+
+
+def test_tasks_open_files_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsql.backends.io.open.MANY_FILES", 2)
+    place = folder(tmp_path, 5, "{number}.parquet")
+    paths = [f"{place}/{number}.parquet" for number in range(5)]
+    with tsql.Session(SparkBackend(InProcess(3))) as db:
+        db.catalog.add("t", TableSource(paths, table_options([("a", BIGINT, "a")])))
+        assert db.sql("SELECT sum(a), count(*) FROM t").fetchall() == [(25, 10)]

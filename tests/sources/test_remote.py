@@ -14,9 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsql
-from tests.sources.store import CountingStore
+from tests.sources.store import CountingStore, s3_server
+from tests.spark.cluster import InProcess
 from tsql.backends.io import remote
 from tsql.backends.io.open import from_description, open_source, portable
+from tsql.backends.io.parquet import sampled
+from tsql.backends.io.parquet import source as parquet
+from tsql.backends.spark.backend import SparkBackend
 from tsql.kernels.expr.errors import SourceError
 
 SECRET = "AKIA-very-secret"
@@ -65,6 +69,26 @@ def test_few_requests(db: Any, store: CountingStore) -> None:
     (split,) = source.splits(("a", "s"), None)
     assert sum(batch.num_rows for batch in source.read(split, ("a", "s"))) == 1000
     assert store.reads <= 4
+
+
+def test_very_many_files(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their sizes come with their names, and the footers of a sample are read side by side."""
+    monkeypatch.setattr(parquet, "ALL_FOOTERS", 3)
+    monkeypatch.setattr(sampled, "SAMPLED_FILES", 4)
+    monkeypatch.setattr("tsql.backends.io.open.MANY_FILES", 3)
+    for number in range(20):
+        folder = store.folder / "t" / f"k={number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(TABLE, folder / f"f{number:02}.parquet", row_group_size=300)
+    source: Any = open_source("mock://bucket/t", "parquet")
+    asked = store.asked
+    source.read_in_tasks()
+    assert source.statistics().rows == 20_000 and len(source.splits(("a",), None)) == 20
+    assert store.asked == asked and store.reads == 4
+    assert all(split.detail[2] for split in source.splits(("a",), None))
+    with tsql.Session(SparkBackend(InProcess(3))) as db:
+        found = db.sql("SELECT k, count(*), sum(a) FROM 'mock://bucket/t' WHERE a >= 900 GROUP BY k ORDER BY k")
+        assert found.fetchall() == [(k, 1000, 10 * sum(range(900, 1000))) for k in (0, 1)]
 
 
 def test_other_kinds(db: Any, store: CountingStore) -> None:
@@ -171,19 +195,14 @@ def test_hadoop_settings() -> None:
 
 def test_s3(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server in this process that speaks S3."""
-    server_module = pytest.importorskip("moto.server")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
+    monkeypatch.setattr(remote, "_made", {})
+    with s3_server() as address:
         for name, value in (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", SECRET)):
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        store = fs.S3FileSystem(endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{address}")
+        store = fs.S3FileSystem(endpoint_override=address, scheme="http", allow_bucket_creation=True)
         store.create_dir("lake")
         pq.write_table(TABLE, "lake/t/f.parquet", filesystem=store)
         assert db.sql("SELECT sum(a) FROM 's3://lake/t/*.parquet'").fetchall() == [(499500,)]
         with pytest.raises(SourceError, match="no such file"):
             db.sql("FROM 's3://lake/none.parquet'")
-    finally:
-        server.stop()

@@ -55,10 +55,10 @@ class Shared:
 
 
 class InProcess(Transport):
-    """A cluster of `parallelism` cores in this process."""
+    """A cluster that runs `parallelism` tasks at a time, in this process. A task has `cpus` threads."""
 
-    def __init__(self, parallelism: int = 3):
-        self.parallelism = parallelism
+    def __init__(self, parallelism: int = 3, cpus: int = 1):
+        self.parallelism, self.cpus = parallelism, cpus
         self.jobs: list[list[int]] = []
         self.freed = 0
 
@@ -83,7 +83,7 @@ class InProcess(Transport):
             found = []
             for number, mine in enumerate(rows()):
                 part, given, shared = pickle.loads(shipped)
-                task = Task(part, number, given.get(number, []), shared)
+                task = Task(part, number, given.get(number, []), shared, self.cpus)
                 found.append([_travelled(row) for row in placed(task.where, task.run(iter(mine)))])
             return found
 
@@ -98,7 +98,8 @@ class InProcess(Transport):
         def compute() -> list[list[Row]]:
             # Spark promises no order of what arrives.
             rows = [row for one in reversed(inputs) for part in reversed(one()) for row in part]
-            return [[row for row in rows if row[0] * tasks // shards == target] for target in range(tasks)]
+            # Nor which shards a task gets.
+            return [[row for row in rows if row[0] % tasks == target] for target in range(tasks)]
 
         return Moved(compute)
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("tests.spark.suites")
+
 MASTER = "local-cluster[2,1,2048]"
 
 

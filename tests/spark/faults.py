@@ -68,15 +68,16 @@ class FaultyCluster:
 
     def run(self, sql: str, faults: Sequence[Any] = (), **more: Any) -> dict[str, Any]:
         """The outcome of a query. `hits`: what the faults have hit, `ran`: the (stage, shard) of tasks that ran."""
-        for path in (*self.folder.glob("fault*"), *self.folder.glob("claim-*"), *self.folder.glob("ran-*")):
-            path.unlink()
+        for pattern in ("fault*", "claim-*", "ran-*", "ended-*"):
+            for path in self.folder.glob(pattern):
+                path.unlink()
         (self.folder / "go").unlink(missing_ok=True)
         for number, one in enumerate(faults):
             (self.folder / f"fault{number}.json").write_text(json.dumps(one))
         found = self.ask({"do": "run", "sql": sql, **more})
         found["hits"] = self.hits()
         found["ran"] = sorted(tuple(map(int, path.name.split("-")[1:3])) for path in self.folder.glob("ran-*"))
-        if found.get("rows"):
+        if "rows" in found:
             with pa.ipc.open_file(found["rows"]) as file:
                 found["table"] = file.read_all()
         return found
@@ -106,7 +107,6 @@ class Driver:
     def __init__(self, folder: Path, master: str, settings: dict[str, str]):
         import tsql
         from tests.spark.queries import fill
-        from tsql.backends.spark import start
         from tsql.backends.spark.backend import SparkBackend
         from tsql.tpch import data
 
@@ -114,9 +114,10 @@ class Driver:
         if settings.pop("tables", "large") == "large":
             # No table is small enough for a broadcast: rows are placed by their keys.
             SparkBackend.broadcast_bytes = -1  # type: ignore[assignment,method-assign]
-        self.spark, _ = start.start(master, {**SETTINGS, "spark.local.dir": str(folder / "local"), **settings})
+        places = {"spark.local.dir": str(folder / "local"), "spark.sql.warehouse.dir": str(folder / "tables")}
+        self.db = tsql.connect(backend="spark", master=master, conf={**SETTINGS, **places, **settings})
+        self.spark = self.db.backend.spark
         self.context = self.spark.sparkContext
-        self.db = tsql.connect(spark=self.spark)
         for name, path in data.tables(0.01).items():
             self.db.execute(f"CREATE VIEW {name} AS SELECT * FROM '{path}'")
         fill(self.db, str(folder / "rows" / "*.parquet"))
@@ -134,30 +135,44 @@ class Driver:
                 import tsql
 
                 return self._outcome(tsql.load_plan_text(request["text"]).run(self.db), 0)
+            case "spark":
+                return {"rows": [list(row) for row in self.spark.sql(request["sql"]).collect()]}
             case "set":
                 self.spark.conf.set(request["name"], request["value"])
         return {}
 
     def run(
-        self, sql: str, threads: int = 1, cancel: bool = False, kill: bool = False, settings: Sequence[str] = ()
+        self,
+        sql: str,
+        threads: int = 1,
+        cancel: bool = False,
+        kill: bool = False,
+        analyze: bool = False,
+        settings: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Run a query, in several threads at once. When a task is held, `cancel` it, or `kill` the driver's JVM."""
+        """Run a query, in several threads at once. When a task is held, `cancel` it, or `kill` the driver's JVM.
+        `analyze`: only what `explain analyze` tells of it."""
         for text in settings:
             self.db.execute(text)
         outcomes: list[dict[str, Any]] = [{} for _ in range(threads)]
 
+        def end() -> None:
+            self._held()
+            for work in list(self.db._running.at_work):
+                work.run.cancel()
+
         def one(number: int) -> None:
+            if cancel:
+                threading.Thread(target=end).start()
             try:
                 relation = self.db.sql(sql)
             except TsqlError as error:
                 outcomes[number] = {"error": type(error).__name__, "message": error.message}
                 return
-            if cancel:
-                threading.Thread(target=lambda: (self._held(), relation.cancel())).start()
             if kill:
                 jvm = self.context._gateway.proc.pid
                 threading.Thread(target=lambda: (self._held(), os.kill(jvm, signal.SIGKILL))).start()
-            outcomes[number] = self._outcome(relation, number)
+            outcomes[number] = self._outcome(relation, number, analyze)
 
         workers = [threading.Thread(target=one, args=(number,)) for number in range(threads)]
         for worker in workers:
@@ -170,8 +185,10 @@ class Driver:
     def _held(self) -> bool:
         return wait_until(lambda: any(self.folder.glob("claim-*")))
 
-    def _outcome(self, relation: Any, number: int) -> dict[str, Any]:
+    def _outcome(self, relation: Any, number: int, analyze: bool = False) -> dict[str, Any]:
         try:
+            if analyze:
+                return {"text": relation.explain("analyze")}
             table = relation.arrow()
         except BaseException as error:
             return {
@@ -185,7 +202,7 @@ class Driver:
         path = self.folder / f"rows{number}.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
             file.write_table(table)
-        return {"rows": str(path), "digest": sorted(map(str, table.to_pylist()))}
+        return {"rows": str(path), "digest": sorted(map(str, table.to_pylist())), "counts": relation.counts}
 
     def left(self, known: set[str]) -> dict[str, Any]:
         """What queries have left behind, once the cluster is at rest. `known`: files that were there before."""
@@ -225,11 +242,17 @@ class Driver:
                     continue
                 for one in (path / "fd").iterdir():
                     target = os.readlink(one)
-                    kind = "deleted" if "(deleted)" in target else "parquet" if ".parquet" in target else "other"
-                    found[kind] = found.get(kind, 0) + 1
+                    found[_kind(target)] = found.get(_kind(target), 0) + 1
             except OSError:
                 continue
         return found
+
+
+def _kind(target: str) -> str:
+    """What an open file is. Workers keep the memory that they shared in their last runs, which has no name either."""
+    if "tsql-shared" in target:
+        return "shared"
+    return "deleted" if "(deleted)" in target else "parquet" if ".parquet" in target else "other"
 
 
 def _items(sequence: Any) -> list[Any]:
@@ -249,7 +272,7 @@ def main() -> None:
         answers.write(json.dumps(found) + "\n")
         answers.flush()
     application = driver.context.applicationId
-    driver.spark.stop()
+    driver.db.close()
     # A local cluster keeps the logs of its executors inside of the installed package.
     shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)
 

@@ -40,7 +40,7 @@ def hit(task: Task, at: str) -> None:
                     file.write(json.dumps({"stage": task.part.stage, "shard": task.number, "pid": os.getpid()}))
             except FileExistsError:
                 continue
-            DO[fault["do"]]()
+            DO[fault["do"]](task)
             break
 
 
@@ -51,33 +51,42 @@ def executor() -> int:
     return found
 
 
-def kill_executor() -> None:
+def kill_executor(task: Task) -> None:
     os.kill(executor(), signal.SIGKILL)
     time.sleep(HELD_SECONDS)  # the daemon ends with the executor, and with it this worker
 
 
-def kill_worker() -> None:
+def kill_worker(task: Task) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fail() -> None:
+def fail(task: Task) -> None:
     raise RuntimeError("a disk was pulled out")
 
 
-def run_out_of_memory() -> None:
+def run_out_of_memory(task: Task) -> None:
     raise MemoryError
 
 
-def lose_files() -> None:
+def lose_files(task: Task) -> None:
     """Delete the files of all shuffles, as a cleaner of temporary files would."""
     for path in (folder() / "local").rglob("shuffle_*"):
         path.unlink(missing_ok=True)
 
 
-def hold() -> None:
+def hold(task: Task) -> None:
     """Wait until the test says `go`."""
+    wait_for("go")
+
+
+def wait_for_copy(task: Task) -> None:
+    """Wait until another attempt of this task has come to its end: both then end at the same time."""
+    wait_for(f"ended-{task.part.stage}-{task.number}-*")
+
+
+def wait_for(pattern: str) -> None:
     begun = time.monotonic()
-    while not (folder() / "go").exists() and time.monotonic() < begun + HELD_SECONDS:
+    while not any(folder().glob(pattern)) and time.monotonic() < begun + HELD_SECONDS:
         time.sleep(0.01)
 
 
@@ -88,6 +97,7 @@ DO = {
     "run out of memory": run_out_of_memory,
     "lose files": lose_files,
     "hold": hold,
+    "wait for copy": wait_for_copy,
 }
 
 
@@ -101,6 +111,7 @@ def faulty(run: Any) -> Any:
             if place == 0:
                 hit(self, "middle")
         hit(self, "end")
+        (folder() / f"ended-{number}").touch()
 
     return wrapped
 

@@ -109,6 +109,7 @@ QUERIES = {
     "subqueries of subqueries": (
         "SELECT v FROM t a WHERE v IN (SELECT v FROM f b WHERE b.k IN (SELECT k FROM f c WHERE c.v > a.v + 390))"
     ),
+    "limit and offset beyond all numbers": "SELECT k, v FROM t LIMIT 9223372036854775807 OFFSET 390",
     "cte used twice": (
         "WITH c AS (SELECT k, sum(v) AS s FROM f GROUP BY k) SELECT a.k, b.s FROM c a JOIN c b ON a.k = b.k + 1"
     ),

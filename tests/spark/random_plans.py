@@ -30,7 +30,10 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"batch_rows": 1},
     {"batch_rows": 3, "equal_hashes": True},
     {"spill_after": 1},
+    {"spill_after": 900},
 )
+CPUS = (1, 1, 1, 1, 2)
+"""The threads of a task under each of the settings."""
 
 
 @contextmanager
@@ -42,7 +45,8 @@ def sessions(folder: Path, number: int = 0) -> Iterator[tuple[Any, Any]]:
             pq.write_table(table, path, row_group_size=7)
             pq.write_table(table.slice(0, 0), folder / f"{name}_empty.parquet")
     settings = SETTINGS[number % len(SETTINGS)]
-    with session(spark=InProcess(3), threads=1, **settings) as spark, session(threads=1) as one:
+    cluster = InProcess(3, CPUS[number % len(SETTINGS)])
+    with session(spark=cluster, threads=1, **settings) as spark, session(threads=1) as one:
         yield spark, one
 
 

@@ -68,6 +68,21 @@ def data() -> pa.Table:
     return rows(7, 700)
 
 
+def test_many_shards(data: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks get as many shards as what was written asks for, but ranges stay in their order."""
+    monkeypatch.setattr("tsql.planner.cost.constants.DRIVER_BYTES", -1)
+    monkeypatch.setattr("tsql.backends.spark.stages.stages.tasks_for", lambda bytes, most, cores: min(most, 6))
+    monkeypatch.setattr("tsql.backends.spark.backend.WAVE", 1)
+    with tsql.connect(spark=InProcess(2), shards=24) as db:
+        db.register("t", data)
+        sql = "SELECT a, count(*) AS n, median(i) AS m FROM t GROUP BY a ORDER BY a NULLS LAST"
+        assert "= arrange" in db.sql(sql).plan()
+        assert db.sql(sql).fetchall() == duckdb.sql(sql.replace("t GROUP", "data GROUP")).fetchall()
+        assert text_of(db.sql("SELECT * FROM t ORDER BY i DESC").fetchall()) == text_of(
+            duckdb.sql("SELECT * FROM data ORDER BY i DESC").fetchall()
+        )
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_queries(data: pa.Table, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tsql.planner.cost.constants.DRIVER_BYTES", -1)

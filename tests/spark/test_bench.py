@@ -154,7 +154,8 @@ def test_processor_time_of_children() -> None:
         spent = processor_seconds() - before
     finally:
         child.communicate(b"\n")
-    assert spent.workers >= 0.25 and spent.executors == spent.driver_jvm == 0 and spent.driver >= 0
+    # A JVM of other tests in this process may be at rest here, which takes a moment now and then.
+    assert spent.workers >= 0.25 and spent.executors + spent.driver_jvm < spent.workers and spent.driver >= 0
     assert Seconds.mean([Seconds(1, 2, 3, 4), Seconds(3, 2, 1, 0)]) == Seconds(2, 2, 2, 2)
     assert Seconds(1, 2, 3, 4).total == 10
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from py4j.protocol import Py4JError
 import tsql
 from tests.patience import wait_until
 from tests.slt.datasets import DATASETS
-from tests.slt_runner import CORPUS, run_file
-from tests.spark.engine import SparkTsql
+from tests.spark.queries import bag
+from tests.spark.suites import corpus
 from tsql.backends.spark.transport.rdd import RddTransport
 from tsql.backends.spark.transport.transport import TaskWork
 from tsql.kernels.expr.errors import CancelledError, ExecutionError, PlanError, SourceError
@@ -27,19 +26,8 @@ from tsql.kernels.expr.errors import CancelledError, ExecutionError, PlanError, 
 # One worker of xdist runs all of these (see tests/conftest.py), so that the cluster is started once.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
 
-FILES = (
-    "queries/group_by",
-    "queries/having",
-    "queries/distinct",
-    "queries/order_by",
-    "queries/set_operations",
-    "queries/grouping_sets",
-    "aggregates/basic",
-    "aggregates/ordered",
-)
-EVERY = 60
-"""What of the corpus runs on the cluster: a sixtieth of the queries of these files, a third with
-`--all-configurations`. `test_parts.py` runs more of it in this process."""
+EVERY = 100
+"""One record of the corpus in so many runs on the cluster; `test_parts.py` runs more of it in this process."""
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +54,9 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_corpus(spark: Any, file: str, request: pytest.FixtureRequest) -> None:
-    every = 3 if request.config.getoption("--all-configurations") else EVERY
-    with closing(SparkTsql(spark)) as engine:
-        failures = run_file(CORPUS / f"{file}.slt", engine, "spark", every=every)
-    assert not failures, "\n".join(map(str, failures))
+@corpus.files(EVERY)
+def test_corpus(spark: Any, path: Path, request: pytest.FixtureRequest) -> None:
+    corpus.check(spark, path, "spark", corpus.every_of(request, EVERY))
 
 
 def test_parquet_splits(db: Any, clicks: Path) -> None:
@@ -83,6 +68,52 @@ def test_parquet_splits(db: Any, clicks: Path) -> None:
     relation = db.sql(sql)
     assert "scope=global" in relation.plan() or "gather" in relation.plan()
     assert relation.arrow().equals(tsql.connect().sql(sql).arrow())
+
+
+def test_parts_of_files(db: Any, clicks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many files, the driver opens a sample, and tasks find the row groups in parts of files."""
+    monkeypatch.setattr("tsql.backends.io.parquet.source.ALL_FOOTERS", 1)
+    monkeypatch.setattr("tsql.backends.io.parquet.sampled.SAMPLED_FILES", 2)
+    monkeypatch.setattr("tsql.backends.io.parquet.sampled.PART_BYTES", 9000)
+    monkeypatch.setattr("tsql.backends.io.open.MANY_FILES", 1)
+    for sql in (
+        f"SELECT ad, count(*), sum(price), min(day), first(id), last(id) FROM '{clicks}/*.parquet' WHERE id % 3 <> 0 "
+        "GROUP BY ad ORDER BY ad",
+        f"SELECT id FROM '{clicks}/*.parquet' WHERE id BETWEEN 3990 AND 4010",
+        f"SELECT count(*) FROM '{clicks}/*.parquet'",
+    ):
+        relation = db.sql(sql)
+        assert relation.arrow().equals(tsql.connect().sql(sql).arrow())
+    limited = db.sql(f"SELECT id FROM '{clicks}/*.parquet' LIMIT 7")
+    assert limited.fetchall() == [(number,) for number in range(7)]
+
+
+@pytest.mark.parametrize("fewer", [False, True])
+def test_many_splits_beside_placed_rows(db: Any, clicks: Path, monkeypatch: pytest.MonkeyPatch, fewer: bool) -> None:
+    """A stage that reads a shuffle and files: many splits are moved to their tasks, and are in no function."""
+    monkeypatch.setattr(RddTransport, "most_given_bytes", 10)
+    monkeypatch.setattr("tsql.backends.spark.transport.rdd.PIECE_BYTES", 200)
+    given: list[int] = []
+    computed = RddTransport.computed
+
+    def seen(self: Any, rows: Any, work: TaskWork) -> Any:
+        given.append(len(work.given))
+        return computed(self, rows, work)
+
+    monkeypatch.setattr(RddTransport, "computed", seen)
+    sql = (
+        f"SELECT ad, sum(m), count(*) FROM (SELECT ad, median(id) AS m FROM '{clicks}/*.parquet' GROUP BY ad "
+        f"UNION ALL SELECT ad, id FROM '{clicks}/*.parquet' WHERE id < 9000) GROUP BY ad ORDER BY ad"
+    )
+    if fewer:
+        db.execute("SET shards = 24")
+    try:
+        relation = db.sql(sql)
+        assert "union" in relation.plan() and "redistribute" in relation.plan()
+        assert relation.arrow().equals(tsql.connect().sql(sql).arrow())
+    finally:
+        db.execute("RESET shards")
+    assert given and not any(given)
 
 
 def test_redistributed_groups(db: Any, clicks: Path) -> None:
@@ -259,6 +290,17 @@ def tsql_rows(sql: str) -> list[tuple[Any, ...]]:
     return local.sql(sql).fetchall()
 
 
+def test_to_spark_is_computed_again(db: Any) -> None:
+    """Each action finds the shuffles of those before it, or makes them again."""
+    sql = "SELECT g, median(id) AS m FROM nums GROUP BY g"
+    expected = sorted(map(repr, db.sql(sql).fetchall()))
+    frame = db.sql(sql).to_spark()
+    for _ in range(5):
+        assert sorted(repr(tuple(row)) for row in frame.collect()) == expected
+    joined = frame.alias("a").join(frame.alias("b"), "g")
+    assert joined.count() == joined.count() == sum(not row.startswith("(None") for row in expected)
+
+
 def test_to_spark_needs_types(db: Any) -> None:
     with pytest.raises(PlanError, match="column iv is INTERVAL, which a Spark DataFrame cannot hold"):
         db.sql("SELECT iv FROM all_types").to_spark()
@@ -375,7 +417,94 @@ def test_progress_tells_stages_and_tasks(db: Any, spark: Any) -> None:
         yield from batches
 
     db.register("slow", spark.range(0, 4, 1, 4).mapInArrow(slow, "id long"))
-    relation = db.sql("SELECT sum(id) FROM slow")
-    assert relation.fetchall() == [(6,)]
-    assert "stage 1 of 1" in relation.activity and "of 4 tasks" in relation.activity
+    relation, told = db.sql("SELECT sum(id) FROM slow"), set()
+    thread = threading.Thread(target=relation.fetchall)
+    thread.start()
+    while thread.is_alive():
+        told.add(relation.activity)
+        thread.join(0.01)
+    assert any("stage 1 of 1" in text and "of 4 tasks" in text for text in told)
+    assert relation.activity == "", "the run has ended"
     db.unregister("slow")
+
+
+NUMBERED = {
+    "a shard of its own": (
+        "SELECT ad, median(id) AS m FROM '{clicks}/*.parquet' GROUP BY ad "
+        "UNION ALL SELECT 'all', count(*) FROM '{clicks}/*.parquet'"
+    ),
+}
+SPLITS_BESIDE_PLACED_ROWS = """plan version 1
+target {target} shards=3
+
+few    = scan '{clicks}/*.parquet' columns=(ad, price)
+fewer  = filter few where=(price > 9.97)
+named  = project fewer other=ad
+all    = broadcast named scope=global shards=3{how}
+rows   = scan '{clicks}/*.parquet' columns=(id, ad)
+some   = hash_join rows all kind=semi on=(ad = other) build=right
+left_k = rekey some key=(id)
+left_p = redistribute left_k scope=global shards=3
+again  = scan '{clicks}/*.parquet' columns=(id, ad)
+same   = hash_join again all kind=semi on=(ad = other) build=right
+names  = project same number=id
+rght_k = rekey names key=(number)
+rght_p = redistribute rght_k scope=global shards=3
+both   = hash_join left_p rght_p kind=inner on=(id = number) build=right
+part   = aggregate both phase=partial by=(ad) n=count(*)
+one    = gather part
+groups = aggregate one phase=final by=(ad) n=count(*)
+output groups (ad, n)
+"""
+
+
+@pytest.mark.parametrize("what", NUMBERED)
+def test_numbers_of_tasks(db: Any, clicks: Path, what: str) -> None:
+    """Tasks over DataFrames know their shard, also behind a union, where Spark counts on."""
+    sql = NUMBERED[what].format(clicks=clicks)
+    expected = bag(tsql.connect().sql(sql).fetchall())
+    assert bag(db.sql(sql).fetchall()) == expected
+    assert bag([tuple(row) for row in db.sql(sql).to_spark().collect()]) == expected
+
+
+def test_splits_of_tasks_behind_a_union(db: Any, clicks: Path) -> None:
+    """In a DataFrame, rows of a broadcast move, so the files of both scans are given to tasks that read placed rows."""
+    plan = tsql.load_plan_text(SPLITS_BESIDE_PLACED_ROWS.format(target="spark", clicks=clicks, how=" how=collect"))
+    local = tsql.load_plan_text(SPLITS_BESIDE_PLACED_ROWS.format(target="local", clicks=clicks, how=""))
+    with tsql.connect() as here:
+        expected = bag(local.run(here).fetchall())
+    assert expected
+    assert bag(plan.run(db).fetchall()) == expected
+    assert bag([tuple(row) for row in plan.run(db).to_spark().collect()]) == expected
+
+
+def test_an_empty_frame_of_many_shards(spark: Any, db: Any) -> None:
+    """Spark submits no stage without partitions."""
+    db.register("nothing", spark.createDataFrame([(1, 2.0)], "a int, b double").where("false"))
+    db.execute("SET shards = 24")
+    try:
+        assert db.sql("SELECT a, median(b) FROM nothing GROUP BY a").fetchall() == []
+    finally:
+        db.execute("RESET shards")
+        db.unregister("nothing")
+
+
+def test_a_session_of_another_thread(spark: Any) -> None:
+    """It is found and used, and neither changed nor stopped."""
+    adaptive = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    found: list[Any] = []
+
+    def work() -> None:
+        with tsql.connect(backend="spark=local[4]") as other:
+            found.append(other.sql("SELECT 1 AS one").fetchall())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    try:
+        assert found == [[(1,)]]
+        assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+        assert spark.range(3).count() == 3
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", adaptive)

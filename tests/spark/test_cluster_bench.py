@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
+import tsql
 from bench import bigdata
 from bench import spark as benchmark
 from bench.cluster.session import Cluster
+from tsql.cli import calibrate_spark
+from tsql.planner.cost.constants import SPARK_NAMES
+from tsql.relation import Relation
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
 
@@ -89,3 +93,24 @@ def test_big_data(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     theirs = {f"SparkSQL, {name}" for name in bigdata.SPARK_STRATEGIES}
     assert set(rows["250 visits"]["runs_ms"]) == {"tsql", "SparkSQL", *ours, *theirs}
     assert "is the fastest" in chart.read_text()
+
+
+def test_costs_of_a_cluster(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tsql calibrate --backend spark`: each plan that it times runs, and gives all rows."""
+    monkeypatch.setattr(calibrate_spark, "WARM_RUNS", 0)
+    monkeypatch.setattr(calibrate_spark, "WAVES", 1)
+    counts: dict[str, list[int]] = {}
+    seen: dict[str, float] = {}
+    arrow = Relation.arrow
+
+    def counted(relation: Relation) -> Any:
+        found = arrow(relation)
+        counts.setdefault(relation.plan(), []).append(found.column("n").to_pylist()[0])
+        return found
+
+    monkeypatch.setattr(Relation, "arrow", counted)
+    with tsql.connect(spark=spark) as db:
+        costs = calibrate_spark.measure(db, rows=20_000, runs=1, report=seen.__setitem__)
+    assert set(seen) == set(SPARK_NAMES) and all(value > 0 for value in seen.values())
+    assert all(getattr(costs, name) == value for name, value in seen.items())
+    assert sorted(rows for each in counts.values() for rows in each) == [500] * 2 + [1000] * 4 + [2500, 20_000, 20_000]

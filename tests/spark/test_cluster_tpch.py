@@ -1,4 +1,4 @@
-"""The 22 queries of TPC-H on a real cluster: the answers are DuckDB's."""
+"""The 22 queries of TPC-H on a real cluster, however rows are dealt to tasks: the answers are DuckDB's."""
 
 from __future__ import annotations
 
@@ -7,39 +7,25 @@ from typing import Any
 
 import pytest
 
-import tsql
-from tsql.tpch import data
-from tsql.tpch.check import Oracle
-from tsql.tpch.queries import NUMBERS, query
+from tests.spark.suites.tpch import ARRANGEMENTS, Tpch
+from tsql.tpch.queries import NUMBERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
 
-SCALE = 0.01
-DEFAULT = (4, 9, 13, 15, 16, 18, 21, 22)
-"""What runs without `--all-configurations`: a semi join, six tables, an outer join, a CTE used twice, distinct counts
-behind an anti join, a grouped subquery, EXISTS with NOT EXISTS, and a scalar subquery.
-`tests/tpch/test_configurations.py` runs all in this process."""
+SCALE = 0.1
 
 
 @pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    made = Oracle(SCALE, data.tables(SCALE))
+def tpch(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tpch]:
+    made = Tpch(spark, SCALE, tmp_path_factory.mktemp("tpch"))
     yield made
     made.close()
 
 
-@pytest.fixture(scope="module")
-def db(spark: Any) -> Iterator[Any]:
-    with tsql.connect(spark=spark) as session:
-        for name, path in data.tables(SCALE).items():
-            session.sql(f"CREATE VIEW {name} AS SELECT * FROM '{path}'")
-        yield session
-
-
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(number, marks=() if number in DEFAULT else pytest.mark.all_configurations) for number in NUMBERS],
-)
-def test_answers(db: Any, oracle: Oracle, number: int) -> None:
-    outcome = oracle.compare("tsql", number, lambda: db.sql(query(number, SCALE)).arrow())
-    assert outcome.right, str(outcome)
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+@pytest.mark.in_turn(8)
+def test_answers(tpch: Tpch, number: int, arrangement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if ARRANGEMENTS[arrangement].moved:
+        monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_BYTES", -1)
+    tpch.check(number, ARRANGEMENTS[arrangement])

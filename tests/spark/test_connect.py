@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +15,11 @@ import pytest
 import tsql
 from tests.patience import wait_until
 from tests.slt.datasets import DATASETS
-from tests.slt_runner import CORPUS, run_file
-from tests.spark.engine import SparkTsql
-from tests.spark.queries import QUERIES, bag, files, fill, oracle
-from tests.temporal.constructs import tables
-from tests.temporal.data import to_rows
-from tests.temporal.test_constructs import CONSTRUCTS, assert_answers, expected_of
+from tsql.backends.spark.frame import FrameSource
 from tsql.backends.spark.transport import connect as transport
 from tsql.kernels.expr.errors import CancelledError, CatalogError, ExecutionError, PlanError
-from tsql.tpch import data
-from tsql.tpch.check import Oracle
-from tsql.tpch.queries import NUMBERS, query
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
-
-CORPUS_FILES = ("queries/group_by", "queries/order_by", "queries/set_operations", "aggregates/ordered")
-EVERY = 60
-SCALE = 0.01
-TPCH = (4, 15, 18, 22)
-DEFAULT = ("recursion with a join", "windows", "cte used twice")
-TEMPORAL = ("session", "ASOF LEFT JOIN >= TOLERANCE INTERVAL '2 seconds'", "temporal left join")
-"""What runs without `--all-configurations`; the same runs on a cluster and in this process."""
 
 
 @pytest.fixture(scope="module")
@@ -51,59 +34,6 @@ def local_rows(sql: str) -> list[tuple[Any, ...]]:
     with tsql.connect() as local:
         local.register("nums", DATASETS["nums"])
         return local.sql(sql).fetchall()
-
-
-@pytest.mark.parametrize("file", CORPUS_FILES)
-def test_corpus(remote: Any, file: str, request: pytest.FixtureRequest) -> None:
-    every = 6 if request.config.getoption("--all-configurations") else EVERY
-    with closing(SparkTsql(remote)) as engine:
-        failures = run_file(CORPUS / f"{file}.slt", engine, "spark", every=every)
-    assert not failures, "\n".join(map(str, failures))
-
-
-@pytest.fixture(scope="module")
-def answers() -> Iterator[Oracle]:
-    made = Oracle(SCALE, data.tables(SCALE))
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def tpch(remote: Any) -> Iterator[Any]:
-    with tsql.connect(spark=remote) as session:
-        for name, path in data.tables(SCALE).items():
-            session.sql(f"CREATE VIEW {name} AS SELECT * FROM '{path}'")
-        yield session
-
-
-@pytest.mark.parametrize(
-    "number", [pytest.param(n, marks=() if n in TPCH else pytest.mark.all_configurations) for n in NUMBERS]
-)
-def test_tpch(tpch: Any, answers: Oracle, number: int) -> None:
-    outcome = answers.compare("tsql", number, lambda: tpch.sql(query(number, SCALE)).arrow())
-    assert outcome.right, str(outcome)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.all_configurations) for name in QUERIES]
-)
-def test_queries(remote: Any, name: str, tmp_path: Path) -> None:
-    path = files(tmp_path)
-    with tsql.connect(spark=remote) as session, oracle(path) as duck:
-        fill(session, path)
-        assert bag(session.sql(QUERIES[name]).fetchall()) == bag(duck.sql(QUERIES[name]).fetchall())
-
-
-@pytest.mark.parametrize("name", TEMPORAL)
-def test_temporal(remote: Any, name: str) -> None:
-    (construct,) = (c for c in CONSTRUCTS if c.name == name)
-    given = tables("unsorted", seed=12)
-    with tsql.connect(spark=remote) as session:
-        for table, rows in given.items():
-            session.register(table, rows)
-        for statement in construct.setup:
-            session.sql(statement)
-        assert_answers(construct, to_rows(session.sql(construct.sql).arrow()), expected_of(construct, given))
 
 
 def test_input_order(db: Any, tmp_path: Path) -> None:
@@ -146,6 +76,7 @@ def test_error_with_position(db: Any) -> None:
 def test_large_tables_move(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too large for a message is uploaded, and moved to the tasks."""
     monkeypatch.setattr(transport.ConnectTransport, "most_sent_bytes", 10)
+    monkeypatch.setattr(transport.ConnectTransport, "most_given_bytes", 10)
     sql = "SELECT a.g, count(*), sum(b.x) FROM nums a JOIN nums b ON a.x = b.x GROUP BY 1 ORDER BY 1"
     assert db.sql(sql).fetchall() == local_rows(sql)
     sql = "SELECT count(*) FROM (SELECT median(x) m FROM nums GROUP BY g) JOIN nums ON x < m"
@@ -183,6 +114,64 @@ def test_cancel(db: Any, remote: Any, tmp_path: Path) -> None:
     assert wait_until(ended)
     assert wait_until(lambda: not db.backend.transport.running)
     db.unregister("sleepers")
+
+
+def test_cancelled_table(db: Any, remote: Any) -> None:
+    """A table that Spark writes ends like other work, and is not there."""
+    db.register("sleepers", remote.range(0, 1, 1, 1).mapInArrow(sleeps, "id long"))
+    caught: list[BaseException] = []
+
+    def create() -> None:
+        try:
+            db.sql("CREATE TABLE default.never AS FROM sleepers")
+        except CancelledError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    assert wait_until(lambda: bool(db.backend.transport.running))
+    for work in list(db._running.at_work):
+        work.run.cancel()
+    thread.join()
+    assert caught and wait_until(lambda: not db.backend.transport.running)
+    assert not remote.catalog.tableExists("default.never")
+    db.unregister("sleepers")
+
+
+def sleeps(batches: Any) -> Any:
+    import time
+
+    time.sleep(300)
+    yield from batches
+
+
+def test_datasets(db: Any, remote: Any, tmp_path: Path) -> None:
+    """The rows of a dataset are computed once, and seen by all sessions on this one of Spark."""
+
+    def counted(batches: Any) -> Any:
+        import secrets
+
+        (tmp_path / secrets.token_hex(8)).touch()
+        yield from batches
+
+    db.register("source", remote.range(0, 1000, 1, 2).mapInArrow(counted, "id long"))
+    keep = "CREATE TABLE kept WITH (target = 'spark') AS"
+    assert db.sql(f"{keep} SELECT id, id % 7 AS g FROM source").fetchall() == [(1000,)]
+    groups = [(g, len(range(g, 1000, 7))) for g in range(7)]
+    with tsql.connect(spark=remote) as other:
+        for session in (db, other):
+            assert session.sql("SELECT g, count(*) FROM kept GROUP BY g ORDER BY g").fetchall() == groups
+        joined = other.sql("SELECT count(*) FROM kept JOIN (VALUES (1), (2)) v(g) USING (g)")
+        assert joined.fetchall() == [(286,)]
+        assert joined.to_spark().collect()[0][0] == 286
+        assert len(list(tmp_path.iterdir())) == 2
+        with pytest.raises(ExecutionError, match="Could not convert string 'x'"):
+            other.sql(
+                f"{keep.replace('kept', 'bad')} SELECT (CASE WHEN id = 5 THEN 'x' ELSE '1' END)::INTEGER FROM kept"
+            )
+        other.sql("DROP TABLE kept")
+        assert "kept" not in db.tables() and "bad" not in db.tables()
+    db.unregister("source")
 
 
 def test_to_spark(db: Any, remote: Any) -> None:
@@ -261,3 +250,43 @@ def test_server_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.hint == "start one with sbin/start-connect-server.sh of Spark"
     session.release_session_on_close = False
     session.client.close()
+
+
+def test_estimates(db: Any, remote: Any) -> None:
+    """What the text of a plan says of its rows; nothing where several inputs meet, or nothing is known."""
+    numbers = remote.range(1000)
+    for frame, rows in (
+        (numbers, 1000),
+        (numbers.limit(7), 7),
+        (numbers.where("id > 3"), 1000),
+        (numbers.join(remote.range(5), "id"), None),
+        (numbers.union(remote.range(5).where("id > 1")), None),
+        (numbers.selectExpr("`id` AS `Statistics(sizeInBytes=9.0 EiB)`"), 1000),
+    ):
+        assert FrameSource(frame).statistics().rows == rows
+    numbers.createOrReplaceTempView("thousand")
+    told = db.sql("FROM thousand").explain("physical")
+    assert told.rstrip().endswith("a session of Spark Connect does not tell its files; rows as Spark counts them")
+    remote.catalog.dropTempView("thousand")
+
+
+def test_tables_of_the_catalog(db: Any, remote: Any, tmp_path: Path) -> None:
+    remote.sql(f"CREATE DATABASE over LOCATION '{tmp_path}'")
+    try:
+        db.sql(
+            "CREATE TABLE over.t USING parquet PARTITIONED BY (k) AS SELECT range AS v, range % 3 AS k FROM range(9)"
+        )
+        assert db.sql("INSERT OVERWRITE over.t PARTITION (k = 1) SELECT sum(v) FROM over.t").fetchall() == [(1,)]
+        assert sorted(map(tuple, remote.table("over.t").collect())) == [
+            (0, 0), (2, 2), (3, 0), (5, 2), (6, 0), (8, 2), (36, 1)
+        ]  # fmt: skip
+        with pytest.raises(ExecutionError, match="^Could not convert string 'x' to INT32"):
+            db.sql("INSERT OVERWRITE over.t SELECT (CASE WHEN v > 0 THEN 'x' ELSE '1' END)::INT, k FROM over.t")
+        assert remote.table("over.t").count() == 7
+        assert db.sql("INSERT INTO over.t VALUES (1, 1)").fetchall() == [(1,)]
+        db.sql("CREATE OR REPLACE TABLE over.t PARTITIONED BY (v) AS SELECT k, v FROM over.t")
+        assert remote.table("over.t").columns == ["k", "v"] and remote.table("over.t").count() == 8
+        tables = remote.sql("SHOW TABLES IN over").collect()
+        assert [table.tableName for table in tables if not table.isTemporary] == ["t"]
+    finally:
+        remote.sql("DROP DATABASE over CASCADE")

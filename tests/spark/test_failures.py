@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 import tsql
 from tests.spark.cluster import InProcess
 from tests.spark.queries import ROWS
 from tsql.backends.spark import task
-from tsql.backends.spark.failures import TaskFailed, translated
-from tsql.kernels.expr.errors import ExecutionError
+from tsql.backends.spark.failures import TaskFailed, asking, translated
+from tsql.kernels.expr.errors import ExecutionError, TsqlError
 
 ABORTED = (
     "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.runJob.\n"
@@ -58,6 +58,11 @@ REPORTS = {
         f"tasks) Reason: Command exited with code 137\nDriver stacktrace:{STACK}",
         "in stage 2 (step groups, shard 1): the executor was lost 4 times (out of memory?): "
         "Command exited with code 137",
+    ),
+    "an executor without heap": (
+        f"{ABORTED}{LOST}(127.0.0.1 executor 2): ExecutorLostFailure (executor 2 exited caused by one of the running "
+        f"tasks) Reason: Command exited with code 52\nDriver stacktrace:{STACK}",
+        "in stage 2 (step groups, shard 1): the JVM of the executor was out of memory 4 times",
     ),
     "lost rows": (
         f"{ABORTED}ResultStage 23 (runJob at PythonRDD.scala:218) has failed the maximum allowable number of times: 8. "
@@ -110,6 +115,19 @@ def test_reports(name: str, kind: type[Exception]) -> None:
     assert found.hint and "\n" not in found.message
 
 
+HINTS = {
+    "an executor without heap": "raise spark.executor.memory",
+    "a large result": "raise spark.driver.maxResultSize, or have the tasks write the rows: COPY",
+    "a killed worker": "give the executors more memory (spark.executor.memoryOverhead",
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_what_to_do(name: str) -> None:
+    found = translated(Py4JError(REPORTS[name][0]))
+    assert isinstance(found, ExecutionError) and found.hint and found.hint.startswith(HINTS[name])
+
+
 def test_a_stage_without_a_name() -> None:
     found = translated(Py4JError(REPORTS["a killed worker"][0]))
     assert str(found).startswith("the Spark job failed in Spark's stage 23, shard 1: the Python worker was killed")
@@ -123,6 +141,26 @@ def test_a_lost_connection(error: Exception) -> None:
 def test_a_stopped_session() -> None:
     report = f"{ABORTED}x\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
     assert translated(Py4JError(report)).message == "the Spark session was stopped"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (AnalysisException("[NOT_THERE] no such\ntable"), "Spark refuses a.b: [NOT_THERE] no such"),
+        (
+            Py4JError("An error occurred while calling o1.load.\n: java.io.IOException: no disk\n\tat x"),
+            "Spark refuses a.b: no disk",
+        ),
+        (Py4JNetworkError("Answer from Java side is empty"), "the connection to Spark is lost: the JVM of its driver"),
+        (ConnectionRefusedError(111, "refused"), "the connection to Spark is lost: the JVM of its driver has ended"),
+    ],
+)
+def test_what_a_catalog_says(error: Exception, told: str) -> None:
+    with pytest.raises(TsqlError) as caught, asking("Spark refuses a.b"):
+        raise error
+    assert caught.value.message.startswith(told) and caught.value.__cause__ is error
+    with pytest.raises(KeyError), asking("Spark refuses a.b"):
+        raise KeyError
 
 
 def test_other_errors_stay() -> None:
@@ -147,3 +185,16 @@ def test_a_bug_in_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
             db.sql("SELECT k, median(v) FROM t GROUP BY k").fetchall()
     assert caught.value.message == "the Spark job failed in stage 2 (step groups, shard 1): MemoryError"
     assert isinstance(caught.value.__cause__, TaskFailed) and isinstance(caught.value.__cause__.__cause__, MemoryError)
+
+
+def test_an_error_of_the_query_in_a_dataframe() -> None:
+    """A task raises it where no row can carry it: its class and its message come back, without the traceback."""
+    text = (
+        "An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+        '  File "task.py", line 119, in run_batches\n    raise error\n'
+        "tsql.kernels.expr.errors.ExecutionError: Could not convert string 'x' to INT32\n SQLSTATE: 38000"
+    )
+    found = translated(PySparkException(text))
+    assert type(found) is ExecutionError and found.message == "Could not convert string 'x' to INT32"
+    other = translated(PySparkException(text.replace("ExecutionError", "os")))
+    assert type(other) is ExecutionError and "the Spark job failed" in other.message

@@ -3,6 +3,8 @@ DuckDB's, or there is one clear error. The cluster is in a process of its own (`
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,19 +25,21 @@ MEDIAN = "SELECT k, median(v), count(*) FROM f GROUP BY k"
 WINDOW = (
     "SELECT k, v, max(v) OVER (PARTITION BY k ORDER BY v) AS s, rank() OVER (PARTITION BY k ORDER BY v DESC) FROM f"
 )
+TIMES = "SELECT k, median(v) FROM f WHERE has_time(make_timestamp(v)) GROUP BY k"
+"""What has no time is counted in the tasks of the first stage."""
 MOMENTS = ("begin", "middle", "end")
 
 
 def started(folder: Path, *given: str, **settings: str) -> FaultyCluster:
     for name in ("rows", "local"):
-        (folder / name).mkdir()
+        (folder / name).mkdir(exist_ok=True)
     files(folder / "rows")
     return FaultyCluster(folder, *given, **settings)
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCluster]:
-    found = started(tmp_path_factory.mktemp("cluster"))
+    found = started(tmp_path_factory.mktemp("cluster"), **{"spark.driver.maxResultSize": "16m"})
     yield found
     found.close()
 
@@ -64,11 +68,29 @@ def assert_right(cluster: FaultyCluster, tpch: Oracle, name: str | int, found: d
     if isinstance(name, int):
         outcome = tpch.compare("tsql", name, lambda: found["table"])
         assert outcome.right, str(outcome)
-        return
+    else:
+        assert_rows(cluster, text_of(name), found)
+
+
+def assert_rows(cluster: FaultyCluster, sql: str, found: dict[str, Any]) -> None:
+    """The rows of a query are those of DuckDB for a text."""
     with oracle(f"{cluster.folder}/rows/*.parquet") as duck:
-        assert bag([tuple(row.values()) for row in found["table"].to_pylist()]) == bag(
-            duck.sql(text_of(name)).fetchall()
-        )
+        expected = duck.sql(sql).fetchall()
+    assert bag([tuple(row.values()) for row in found["table"].to_pylist()]) == bag(expected)
+
+
+def shuffles(cluster: FaultyCluster) -> list[str]:
+    """The files of shuffles. Those of an executor that was killed are there until the cluster ends."""
+    return [path.name for path in (cluster.folder / "local").rglob("shuffle_*")]
+
+
+def assert_nothing_left(cluster: FaultyCluster, known: list[str]) -> None:
+    """Queries have left nothing but the files that were known before."""
+    left = cluster.ask({"do": "left", "known": known})
+    files = left.pop("descriptors")
+    nothing: dict[str, Any] = {"active": 0, "rdds": 0, "shuffles": [], "broadcasts": [], "blocks": [], "temporary": []}
+    assert left == nothing | {"threads": []}
+    assert files.get("deleted", 0) < 5
 
 
 @pytest.mark.parametrize(
@@ -99,6 +121,7 @@ def test_every_stage(cluster: FaultyCluster, tpch: Oracle, name: str | int, do: 
     assert_right(cluster, tpch, name, plain)
     for stage in sorted({stage for stage, _ in plain["ran"]}):
         found = cluster.run(text_of(name), [fault(do, stage=stage, at=MOMENTS[stage % 3])])
+        assert len(found["hits"]) == 1, stage
         assert_right(cluster, tpch, name, found)
 
 
@@ -144,6 +167,36 @@ def test_an_executor_that_is_always_lost(cluster: FaultyCluster) -> None:
     assert "lost" in found["message"] and "out of memory?" in found["message"]
 
 
+def test_a_result_that_is_too_large(cluster: FaultyCluster) -> None:
+    known = shuffles(cluster)
+    found = cluster.run("SELECT repeat(l_comment, 20) AS s FROM lineitem")
+    assert re.fullmatch(
+        r"the Spark job failed: Total size of serialized results of \d tasks \([\d.]+ MiB\) is bigger than "
+        r"spark.driver.maxResultSize \(16.0 MiB\)",
+        found["message"],
+    )
+    assert found["hint"].startswith("raise spark.driver.maxResultSize, or have the tasks write the rows")
+    assert_nothing_left(cluster, known)
+
+
+@pytest.mark.all_configurations
+@pytest.mark.parametrize(
+    ("sql", "step"),
+    [
+        ("SELECT repeat('x', 500_000_000 + k) AS s FROM f WHERE v = 1", "projected"),
+        ("SELECT k, max(repeat('x', 500_000_000 + k)) FROM f WHERE v = 1 GROUP BY k", "partial"),
+    ],
+)
+def test_a_row_that_is_larger_than_the_heap(cluster: FaultyCluster, tpch: Oracle, sql: str, step: str) -> None:
+    """Executors have a heap of 512 MB here; a blob in it takes as many bytes as the row."""
+    found = cluster.run(sql)
+    assert found["message"] == (
+        f"the Spark job failed in stage 1 (step {step}, shard 0): the JVM of the executor was out of memory 4 times"
+    )
+    assert found["hint"].startswith("raise spark.executor.memory")
+    assert_right(cluster, tpch, "median", cluster.run(MEDIAN))
+
+
 def test_several_threads(cluster: FaultyCluster, tpch: Oracle) -> None:
     """The same query at the same time, while a worker is killed: each has its own rows."""
     found = cluster.run(text_of(18), [fault("kill worker", stage=2)], threads=4)
@@ -153,16 +206,87 @@ def test_several_threads(cluster: FaultyCluster, tpch: Oracle) -> None:
 
 @pytest.mark.parametrize("stage", [1, 2])
 def test_a_cancelled_query_leaves_nothing(cluster: FaultyCluster, tpch: Oracle, stage: int) -> None:
-    # The files of an executor that was killed are there until the cluster ends.
-    known = [path.name for path in (cluster.folder / "local").rglob("shuffle_*")]
+    known = shuffles(cluster)
     found = cluster.run(MEDIAN, [fault("hold", stage=stage, at="middle")], cancel=True)
     assert found["error"] == "CancelledError"
-    left = cluster.ask({"do": "left", "known": known})
-    files = left.pop("descriptors")
-    nothing: dict[str, Any] = {"active": 0, "rdds": 0, "shuffles": [], "broadcasts": [], "blocks": [], "temporary": []}
-    assert left == nothing | {"threads": []}
-    assert files.get("deleted", 0) < 5
+    assert_nothing_left(cluster, known)
     assert_right(cluster, tpch, "median", cluster.run(MEDIAN))
+
+
+WRITES = {
+    "a folder": "COPY (SELECT * FROM f) TO '{folder}/{name}/' (FORMAT parquet)",
+    "partitions": "COPY (SELECT * FROM f) TO '{folder}/{name}' (FORMAT parquet, PARTITION_BY (k))",
+    "a table": "CREATE TABLE default.{name} AS SELECT * FROM f",
+    "another table": "CREATE OR REPLACE TABLE default.old AS SELECT * FROM f",
+    "rows of a table": "INSERT INTO default.old SELECT * FROM f",
+    "a dataset": "CREATE TABLE {name} WITH (target = 'spark') AS SELECT * FROM f",
+}
+
+
+@pytest.fixture
+def target(cluster: FaultyCluster) -> Iterator[Path]:
+    """A folder for what queries write, beside a table that is there already."""
+    folder = cluster.folder / "written"
+    folder.mkdir()
+    assert "table" in cluster.run("CREATE TABLE default.old AS SELECT 1::INTEGER AS k, 2::BIGINT AS v")
+    yield folder
+    cluster.run("DROP TABLE default.old")
+    shutil.rmtree(folder)
+
+
+def everything(folder: Path) -> list[str]:
+    """All files and folders in a folder."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("do", ["kill worker", pytest.param("kill executor", marks=pytest.mark.all_configurations)])
+@pytest.mark.parametrize("what", WRITES)
+def test_a_task_that_dies_when_it_has_written(cluster: FaultyCluster, target: Path, what: str, do: str) -> None:
+    """The rows of its second attempt are the only ones."""
+    found = cluster.run(WRITES[what].format(folder=target, name="new"), [fault(do, stage=1, shard=0, at="end")])
+    assert len(found["hits"]) == 1 and found["ran"].count((1, 0)) > 1
+    assert found["table"].to_pylist() == [{"Count": 400}]
+    name = {"a folder": f"'{target}/new'", "a table": "default.new", "a dataset": "new"}.get(what, "default.old")
+    if what == "partitions":
+        name = f"read_parquet('{target}/new/*/*.parquet', hive_partitioning => true)"
+    rows = cluster.run(f"SELECT k, v FROM {name}")["table"].to_pylist()
+    with oracle(f"{cluster.folder}/rows/*.parquet") as duck:
+        expected = duck.sql("SELECT k, v FROM f").fetchall() + ([(1, 2)] if what == "rows of a table" else [])
+    assert bag([tuple(row.values()) for row in rows]) == bag(expected)
+    assert not any("partial" in name or "_temporary" in name for name in everything(cluster.folder))
+    if name in ("default.new", "new"):
+        cluster.run(f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize("ended", ["failed", "cancelled"])
+def test_a_statement_that_ends_leaves_nothing(cluster: FaultyCluster, target: Path, ended: str) -> None:
+    """What was there before is there still, and nothing else."""
+    known, before = shuffles(cluster), (everything(target), everything(cluster.folder / "tables"))
+    for what, text in WRITES.items():
+        statement = text.format(folder=target, name="new")
+        if ended == "failed":
+            found = cluster.run(statement, [fault("fail", stage=1, shard=0, at="end", times=20)])
+            assert re.fullmatch(
+                r"the Spark job failed in stage 1 \(step \w+, shard 0\): RuntimeError: a disk was pulled out",
+                found["message"],
+            ), what
+        else:
+            found = cluster.run(statement, [fault("hold", stage=1, shard=0, at="end")], cancel=True)
+            assert found["error"] == "CancelledError", what
+        assert len(found["hits"]) == (4 if ended == "failed" else 1)
+        assert_nothing_left(cluster, known)
+        assert (everything(target), everything(cluster.folder / "tables")) == before, what
+        assert "does not exist" in cluster.run("SELECT * FROM new")["message"]
+    assert cluster.run("SELECT * FROM default.old")["table"].to_pylist() == [{"k": 1, "v": 2}]
+
+
+def test_a_dataset_whose_executor_dies(cluster: FaultyCluster) -> None:
+    """Rows that the executor kept are computed again, and are counted once."""
+    cluster.run(f"CREATE TABLE counted WITH (target = 'spark') AS {TIMES}")
+    found = cluster.run("SELECT * FROM counted", [fault("kill executor", stage=1, shard=0, at="end")])
+    assert_rows(cluster, TIMES.replace("has_time(make_timestamp(v))", "v IS NOT NULL"), found)
+    assert (len(found["hits"]), found["counts"]) == (1, {})
+    cluster.run("DROP TABLE counted")
 
 
 def tpch_comments() -> list[str]:

@@ -90,7 +90,7 @@ def test_answers(kind: str, build: str, sides: tuple[str, str]) -> None:
 
 
 def test_rows_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsql.backends.spark.wire.encode_batches.__defaults__", (1000,))
+    monkeypatch.setattr("tsql.backends.spark.wire.encode_batches.__defaults__", (1000, False))
     given = tables(5)
     # Nine of ten rows have one key: without the split they are all in one shard.
     keys = [7] * 9000 + list(range(1000, 2000))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tsql
+from tsql.backends.spark.start import start
 from tsql.backends.spark.transport.reach import check_master
 from tsql.kernels.expr.errors import CatalogError
 
@@ -33,7 +36,7 @@ def backend_error(**arguments: Any) -> CatalogError:
 @pytest.fixture
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if no Spark session were there."""
-    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    monkeypatch.setattr("tsql.backends.spark.start._running", lambda: None)
 
 
 def in_a_process(code: str, **environment: str) -> str:
@@ -132,6 +135,26 @@ def test_arguments(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_settings_of_a_session_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", object)
+    monkeypatch.setattr("tsql.backends.spark.start._running", object)
     error = backend_error(backend="spark", conf={"spark.x": "y"})
     assert error.message == "conf is for a Spark session that tsql starts, and this one runs already"
+
+
+def test_ctrl_c_is_left_to_the_query(no_session: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark sets a handler that cancels all jobs and raises inside of calls to the JVM."""
+
+    class Builder:
+        def master(self, *given: str) -> Builder:
+            return self
+
+        config = master
+
+        def getOrCreate(self) -> str:
+            signal.signal(signal.SIGINT, lambda *_: None)
+            return "a session"
+
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, sys.prefix)
+    monkeypatch.setattr("tsql.backends.spark.start.SparkSession", SimpleNamespace(builder=Builder()))
+    assert start("local[1]") == ("a session", True)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

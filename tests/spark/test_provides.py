@@ -56,7 +56,7 @@ def shards_of(db: Any, cut: Cut) -> list[list[Row]]:
     stages = Stages(db.backend.transport, cut, run, jobs)
     shards = cut.properties[id(step)].shards
     found: list[list[Any]] = [[] for _ in range(shards)]
-    for shard, _, place, blob in sorted(jobs.collect(stages._stage(step, None, shards)), key=lambda row: row[2]):
+    for shard, _, place, blob in sorted(jobs.collect(stages.stage(step, None, shards)), key=lambda row: row[2]):
         found[shard] += decode_chunks(blob, len(chunk_columns(step.schema)), place)
     return [rows_of(chunks, step.schema) for chunks in found]
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,17 @@ import pytest
 
 import tsql
 from tests.spark.cluster import InProcess
+from tsql.backends import Run
 from tsql.backends.io import Split
-from tsql.backends.spark import task
+from tsql.backends.spark import kept, task
+from tsql.backends.spark.backend import SparkBackend
+from tsql.backends.spark.failures import TaskFailed
+from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.limits import growing
 from tsql.backends.spark.mailbox import Mailbox
 from tsql.backends.spark.splits import TASK_BYTES, dealt, tasks_for
+from tsql.backends.spark.transport.rdd import RddTransport
+from tsql.kernels.expr.errors import ExecutionError
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +203,111 @@ def test_shards_follow_the_bytes_that_move(db: Any, monkeypatch: pytest.MonkeyPa
     assert "SHARDS" not in db.sql(sql).plan()
     forced = db.sql(sql.replace("SELECT", "SELECT /*+ SHARDS(5) */")).plan()
     assert {line.split("shards=")[1] for line in forced.splitlines() if "= redistribute" in line} == {"5"}
+
+
+def test_the_start_of_spark_is_no_parsing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first query looks for its names in Spark, which is started for that."""
+    waited, clock = [0.0], time.perf_counter
+
+    def start(name: str, spark: Any) -> SparkBackend:
+        waited[0] += 1e6
+        return SparkBackend(InProcess())
+
+    monkeypatch.setattr("time.perf_counter", lambda: clock() + waited[0])
+    monkeypatch.setattr("tsql.query_runner.make_backend", start)
+    with tsql.connect(backend="spark") as session:
+        relation = session.sql(f"SELECT count(*) FROM '{folder}/*.parquet'")
+        assert relation.fetchall() == [(4000,)]
+        assert relation.timings["start"] >= 1e9 > relation.timings["parse"] >= 0
+        assert re.search(r"^start +\d{10}", relation.explain("analyze"), re.MULTILINE)
+        again = session.sql(f"SELECT count(id) FROM '{folder}/*.parquet'")
+        assert again.fetchall() == [(4000,)] and "start" not in again.timings
+
+
+def test_what_a_worker_keeps_open(tmp_path: Path) -> None:
+    """Files that are gone are closed when another run opens one: the disk would keep them."""
+
+    def opened(run: str, name: str) -> Any:
+        return kept.source_of(run, {"kind": "parquet", "paths": [f"{tmp_path}/{name}"], "options": {}}, name)
+
+    for name in ("a", "b", "c", "d"):
+        pq.write_table(pa.table({"name": [name]}), tmp_path / name)
+    sources = {name: opened("one", name) for name in ("a", "b", "c")}
+    (tmp_path / "a").unlink()
+    pq.write_table(pa.table({"name": ["b", "b"]}), tmp_path / "b")
+    assert opened("one", "b") is sources["b"], "a run reads one version of a file"
+    opened("two", "d")
+    open_now = [one.source for one in kept._sources.values()]
+    assert not any(one is sources[name] for one in open_now for name in ("a", "b"))
+    assert any(one is sources["c"] for one in open_now)
+
+
+def test_a_broadcast_of_several_parts_is_sent_once(
+    db: Any, cluster: InProcess, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample of ORDER BY and the rows that it is for are two parts over the same broadcast."""
+    monkeypatch.setattr("tsql.planner.cost.constants.DRIVER_BYTES", -1)
+    monkeypatch.setattr("tsql.backends.spark.stages.broadcasts.SENT_BYTES", 10)
+    shared: list[Any] = []
+    share = cluster.share
+    monkeypatch.setattr(cluster, "share", lambda blobs: shared.append(share(blobs)) or shared[-1])
+    sql = "SELECT b.id, n.name FROM big b JOIN near n ON b.k = n.k ORDER BY b.id DESC"
+    db.register("near", db.sql("SELECT * FROM names").arrow())
+    relation = db.sql(sql)
+    assert "= arrange" in relation.plan() and "how=send" in relation.plan()
+    assert relation.fetchall() == oracle(folder, sql.replace("near", "names"))
+    assert len(shared) == 1 and shared[0].destroyed
+
+
+def test_every_way_to_the_cluster_prepares_it(
+    db: Any, cluster: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors that lack the package get it before the first task, whatever the statement is."""
+    prepared: list[str] = []
+    for statement in (
+        "SELECT count(*) FROM big",
+        f"COPY (SELECT * FROM big) TO '{tmp_path}/out/' (FORMAT parquet)",
+        "CREATE TABLE stays WITH (target = 'spark') AS SELECT * FROM big",
+    ):
+        ran: list[bool] = []
+        monkeypatch.setattr(cluster, "prepare", lambda ran=ran: ran.append(True))
+        computed = type(cluster).computed
+
+        def seen(rows: Any, work: Any, ran: list[bool] = ran, computed: Any = computed) -> Any:
+            assert ran, "tasks before the cluster was made ready"
+            return computed(cluster, rows, work)
+
+        monkeypatch.setattr(cluster, "computed", seen)
+        db.sql(statement).fetchall()
+        prepared += [statement] * bool(ran)
+    assert len(prepared) == 3
+
+
+def test_side_by_side_jobs_end_with_the_first_failure(cluster: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages that are written before the main job are jobs of their own: if one fails, the others are cancelled."""
+    jobs, cancelled = Jobs(cluster, Run()), threading.Event()
+
+    def fails(*_: Any) -> None:
+        raise TaskFailed("stage 1 (step t, shard 0): MemoryError")
+
+    monkeypatch.setattr(cluster, "written", fails)
+    monkeypatch.setattr(cluster, "cancel", lambda group: cancelled.set())
+    with pytest.raises(ExecutionError, match="MemoryError"):
+        jobs.written([], 4)
+    assert cancelled.wait(10) and jobs.is_cancelled
+
+
+def test_a_stopped_session() -> None:
+    """PySpark leaves a context without a JVM."""
+
+    class Stopped:
+        _jsc = None
+
+    transport = RddTransport.__new__(RddTransport)
+    transport._context = Stopped()
+    for ask in (lambda: transport.cores, lambda: transport.executors, lambda: transport.given([[]])):
+        with pytest.raises(ExecutionError, match="the Spark session was stopped"):
+            ask()
+    transport.cancel("group")
+    transport.rest("group")
+    transport.free([])

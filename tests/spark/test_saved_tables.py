@@ -101,6 +101,9 @@ def test_partitions_and_formats(db: Any, spark: Any, folder: Path) -> None:
     assert sorted(name for name in os.listdir(folder / "days") if "=" in name) == ["k=0", "k=1", "k=2", "k=3"]
     db.sql("INSERT INTO shop.days SELECT 500, 9")
     assert spark.table("shop.days").where("k = 9").collect()[0].v == 500
+    db.sql("CREATE OR REPLACE TABLE shop.days WITH (partition_by = 'v') AS SELECT k, v FROM shop.days WHERE v > 97")
+    assert sorted(map(tuple, spark.table("shop.days").collect())) == [(2, 98), (3, 99), (9, 500)]
+    assert db.sql("SELECT sum(k) FROM shop.days WHERE v < 500").fetchall() == [(5,)]
     for options, message in (
         ("format = 'nonsense'", "DATA_SOURCE_NOT_FOUND"),
         ("partition_by = 'zzz'", 'partition_by: there is no column "zzz"'),
@@ -110,6 +113,15 @@ def test_partitions_and_formats(db: Any, spark: Any, folder: Path) -> None:
         with pytest.raises(tsql.TsqlError, match=message):
             db.sql(f"CREATE TABLE shop.other WITH ({options}) AS SELECT 1 AS v")
         assert not spark.catalog.tableExists("shop.other")
+
+
+def test_partitions_of_a_replaced_table(db: Any, spark: Any) -> None:
+    """The new rows are found in the folders of the table, which was renamed; also if the old table had partitions."""
+    for first in (0, 10):
+        replace = "CREATE OR REPLACE TABLE shop.parted WITH (partition_by = 'k') AS"
+        db.sql(f"{replace} SELECT v + {first} AS v, k FROM rows WHERE v < 8")
+        assert values(spark, "shop.parted") == list(range(first, first + 8))
+        assert db.sql("SELECT count(*) FROM shop.parted WHERE k = 1").fetchall() == [(2,)]
 
 
 def test_a_failing_query_leaves_no_table(db: Any, spark: Any) -> None:

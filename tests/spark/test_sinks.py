@@ -8,19 +8,22 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.fs as fs
 import pyarrow.parquet as pq
 import pytest
 
 import tsql
 from tests.api.test_copy_partitions import HARD
 from tests.patience import wait_until
+from tests.sources.store import CountingStore, s3_server
 from tests.spark.cluster import InProcess, Moved
-from tsql.backends.io import folders
+from tsql.backends.io import folders, remote, store_writes
 from tsql.backends.spark.transport.transport import TaskWork
 from tsql.kernels.expr.errors import CancelledError, ExecutionError, SourceError
 
@@ -32,7 +35,7 @@ ROWS = pa.table(
     }
 )
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-NAME = re.compile(r"part-\d{5}-[0-9a-f]{8}(_\d{4})?\.(parquet|csv|json|arrow)")
+NAME = re.compile(r"part-\d{5}-[0-9a-f]{16}(_\d{4})?\.(parquet|csv|json|arrow)")
 
 
 @pytest.fixture
@@ -141,6 +144,21 @@ def test_no_rows_of_partitions(db: Any, tmp_path: Path) -> None:
     assert duckdb.sql(f"SELECT count(*), count(k) FROM '{out}/*/*.parquet'").fetchall() == [(400, 342)]
 
 
+@pytest.mark.parametrize("by", ["", ", PARTITION_BY (k)"])
+def test_no_rows_in_the_place_of_others(db: Any, tmp_path: Path, by: str) -> None:
+    """OVERWRITE_OR_IGNORE replaces the files of earlier runs, also if the result is empty."""
+    out = tmp_path / "out"
+    db.sql(f"COPY (FROM t WHERE k IS NULL AND v < 10) TO '{out}/' (FORMAT parquet{by})")
+    assert len(rows_of(out)) == 2
+    below = out / os.path.dirname(files_in(out)[0])
+    (below / "part-00000-0123abcd.parquet").write_text("of an earlier version")
+    (below / "notes.txt").write_text("mine")
+    assert db.sql(f"COPY (FROM t WHERE false) TO '{out}/' (FORMAT parquet{by}, OVERWRITE_OR_IGNORE)").fetchall() == [
+        (0,)
+    ]
+    assert rows_of(out) == [] and len(files_in(out)) == 2 and (below / "notes.txt").exists()
+
+
 def test_hard_values_and_paths(db: Any, tmp_path: Path) -> None:
     db.register("hard", {"k": pa.array(HARD, pa.string()), "v": list(range(len(HARD)))})
     for name in ("a b", "é", "%41", "x'y", "*", "-", "a" * 250, "deep/er/still"):
@@ -198,7 +216,7 @@ def test_refusals(db: Any, tmp_path: Path) -> None:
         (f"COPY (SELECT INTERVAL 1 DAY AS i) TO '{tmp_path}/x/' (FORMAT parquet)", "not written to Parquet"),
         (f"COPY (SELECT repeat('x', 300) AS k, v FROM t) TO '{tmp_path}/x' (PARTITION_BY (k))", "too long to be"),
         (f"COPY t TO '{tmp_path}/x\0/' (FORMAT csv)", "NUL"),
-        ("COPY t TO 's3://bucket/x/' (FORMAT csv)", "not to URLs"),
+        ("COPY t TO 'http://host/x/' (FORMAT csv)", "only files of this machine and of a store are written"),
     ):
         with pytest.raises(SourceError, match=message):
             db.sql(text)
@@ -281,7 +299,8 @@ def test_leftovers_of_a_dead_driver(db: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert subprocess.run([sys.executable, "-c", DIES, str(out)], check=False).returncode == 9
     (left,) = os.listdir(tmp_path)
-    assert re.fullmatch(r"\.out\.[0-9a-f]{8}\.partial", left)
+    assert re.fullmatch(r"\.out\.[0-9a-f]{16}\.partial", left)
+    (tmp_path / ".out.0123abcd.partial").mkdir()  # of an earlier version
     db.sql(f"COPY t TO '{out}/' (FORMAT parquet)")
     assert os.listdir(tmp_path) == ["out"] and len(rows_of(out)) == 400
 
@@ -295,6 +314,52 @@ def test_the_mode_of_a_folder_stays(db: Any, tmp_path: Path) -> None:
     link.symlink_to("out")
     db.sql(f"COPY t TO '{link}' (FORMAT parquet, OVERWRITE)")
     assert link.is_symlink() and len(rows_of(out)) == 400
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountingStore:
+    """A store that is a folder of this machine: `mock://bucket/..`."""
+    (tmp_path / "bucket").mkdir()
+    made = CountingStore(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
+    monkeypatch.setitem(remote.FILESYSTEMS, "mock", lambda url, storage: made.opened(storage))
+    monkeypatch.setattr(remote, "_made", {})
+    made.folder = tmp_path / "bucket"
+    return made
+
+
+@pytest.mark.parametrize("transport", [InProcess, Again])
+@pytest.mark.parametrize("by", ["", ", PARTITION_BY (k)"])
+@pytest.mark.parametrize("has_folders", [False, True])
+def test_a_folder_of_a_store(
+    store: CountingStore, transport: Any, by: str, has_folders: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks write to a store as to a folder: the files of the attempts that count, each once."""
+    if has_folders:
+        monkeypatch.setattr(store_writes, "RENAMES", {"mock"})
+    out = store.folder / "out"
+    with tsql.connect(spark=transport()) as db:
+        db.register("t", ROWS)
+        copy = f"COPY t TO 'mock://bucket/out/' (FORMAT parquet{by}{{}})"
+        for how in ("", ", OVERWRITE", ", OVERWRITE_OR_IGNORE"):
+            assert db.sql(copy.format(how)).fetchall() == [(400,)]
+            assert len(rows_of(out)) == 400, how
+        with pytest.raises(SourceError, match="is not empty"):
+            db.sql(copy.format(""))
+        db.sql(copy.format(", APPEND"))
+        assert len(rows_of(out)) == 800
+        before = files_in(store.folder)
+        assert not [name for name in before if "partial" in name]
+        failing = "SELECT k, s, (CASE WHEN v = 399 THEN 'x' ELSE '1' END)::INTEGER AS v FROM t"
+        for how in ("OVERWRITE", "APPEND"):
+            with pytest.raises(ExecutionError, match="Could not convert"):
+                db.sql(f"COPY ({failing}) TO 'mock://bucket/out' (FORMAT parquet, {how}{by})")
+        assert files_in(store.folder) == before
+        db.sql(f"COPY (FROM t WHERE v < 0) TO 'mock://bucket/none/' (FORMAT parquet{by})")
+        assert rows_of(store.folder / "none") == []
+        db.sql(
+            "COPY (SELECT v FROM 'mock://bucket/out' WHERE v < 5) TO 'mock://bucket/out' (FORMAT parquet, OVERWRITE)"
+        )
+        assert rows_of(out, columns="v") == [(v,) for v in range(5) for _ in range(2)], "a query may read its target"
 
 
 @pytest.fixture(scope="module")
@@ -388,3 +453,92 @@ def test_a_cancelled_job_on_a_cluster(cluster: Any, spark: Any, tmp_path: Path) 
     thread.join()
     assert caught and wait_until(lambda: not tracker.getActiveJobsIds())
     assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def lake(spark: Any) -> Iterator[Any]:
+    """A bucket at a server that speaks S3, whose key is in Hadoop's settings of the session alone."""
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    words = ("access.key", "secret.key", "endpoint")
+    with s3_server() as address:
+        for word, value in zip(words, ("me", "a-secret-key", f"http://{address}"), strict=True):
+            settings.set(f"fs.s3a.bucket.shop-lake.{word}", value)
+        s3 = fs.S3FileSystem(
+            access_key="me", secret_key="a-secret-key", endpoint_override=address, scheme="http",
+            allow_bucket_creation=True,
+        )  # fmt: skip
+        s3.create_dir("shop-lake")
+        yield s3
+        for word in words:
+            settings.unset(f"fs.s3a.bucket.shop-lake.{word}")
+
+
+def keys(lake: Any) -> list[str]:
+    found = lake.get_file_info(fs.FileSelector("shop-lake", recursive=True))
+    return sorted(one.path for one in found if one.type == fs.FileType.File)
+
+
+@pytest.mark.spark
+def test_a_store_on_a_cluster(cluster: Any, spark: Any, lake: Any, parts: Path, tmp_path: Path) -> None:
+    """Tasks get the key with their part. An attempt that dies and a job that fails leave nothing."""
+    marker = str(tmp_path / "marker")
+
+    def dies_once(batches: Any) -> Any:
+        yield from batches
+        try:
+            os.mkdir(marker)
+        except FileExistsError:
+            return
+        os._exit(1)
+
+    def fails(batches: Any) -> Any:
+        yield from batches
+        raise ValueError("no more")
+
+    cluster.register("fragile", spark.range(0, 20000, 1, 2).mapInArrow(dies_once, "id long"))
+    assert cluster.sql("COPY fragile TO 's3://shop-lake/out/' (FORMAT parquet)").fetchall() == [(20000,)]
+    assert os.path.exists(marker)
+    found = pq.read_table("shop-lake/out", filesystem=lake).column("id").to_pylist()
+    assert sorted(found) == list(range(20000))
+    before = keys(lake)
+    assert len(before) == 3 and before[0] == "shop-lake/out/_SUCCESS"
+    relation = cluster.sql("SELECT sum(id) FROM 's3://shop-lake/out'")
+    assert relation.fetchall() == [(199990000,)] and "a-secret-key" not in relation.explain("analyze")
+    cluster.register("broken", spark.range(0, 100, 1, 2).mapInArrow(fails, "id long"))
+    for target in ("out/' (FORMAT parquet, OVERWRITE)", "new/' (FORMAT parquet)"):
+        with pytest.raises(ExecutionError, match="the Spark job failed: ValueError: no more"):
+            cluster.sql(f"COPY broken TO 's3a://shop-lake/{target}")
+    assert keys(lake) == before
+    assert cluster.sql(f"COPY (SELECT v FROM '{parts}/*.parquet') TO 's3://shop-lake/one.csv'").fetchall() == [(400,)]
+    assert lake.open_input_stream("shop-lake/one.csv").read().count(b"\n") == 401
+
+
+@pytest.mark.spark
+def test_a_cancelled_job_on_a_store(cluster: Any, spark: Any, lake: Any) -> None:
+    def sleeps(batches: Any) -> Any:
+        import time
+
+        for batch in batches:
+            yield batch
+            if batch.column(0)[0].as_py():
+                time.sleep(300)
+
+    before = keys(lake)
+    cluster.register("sleepers", spark.range(0, 100, 1, 2).mapInArrow(sleeps, "id long"))
+    caught: list[BaseException] = []
+    tracker = spark.sparkContext.statusTracker()
+
+    def copy() -> None:
+        try:
+            cluster.sql("COPY sleepers TO 's3://shop-lake/asleep/' (FORMAT parquet)")
+        except CancelledError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    assert wait_until(lambda: any(".partial/" in key for key in keys(lake)))
+    for work in list(cluster._running.at_work):
+        work.run.cancel()
+    thread.join()
+    assert caught and wait_until(lambda: not tracker.getActiveJobsIds())
+    assert keys(lake) == before

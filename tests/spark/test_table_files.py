@@ -14,6 +14,7 @@ import pytest
 
 import tsql
 from tests.spark.same_rows import rows, same
+from tsql.backends.io.parquet.sampled import sample_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
 
@@ -305,3 +306,42 @@ def test_registered_frames(db: Any, spark: Any) -> None:
                 session.sql("SELECT a FROM base").fetchall()
     with pytest.raises(Exception, match="FILE_NOT_EXIST"):
         frame.collect()
+
+
+def test_very_many_files(db: Any, spark: Any, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver opens a sample of the files. What Spark alone reads is found by the task that opens it."""
+    monkeypatch.setattr("tsql.backends.io.parquet.source.ALL_FOOTERS", 2)
+    monkeypatch.setattr("tsql.backends.io.parquet.sampled.SAMPLED_FILES", 2)
+    monkeypatch.setattr("tsql.backends.io.open.MANY_FILES", 2)
+    spark.sql("CREATE TABLE lake.many (id BIGINT, s STRING, k INT) USING parquet PARTITIONED BY (k)")
+    for number in range(3):
+        spark.sql(
+            f"INSERT INTO lake.many SELECT id, if(id % 3 = 0, NULL, 'x'), id % 3 FROM range({number * 10}, 31, 1, 2)"
+        )
+    assert OURS in same(db, spark, "lake.many").explain("physical")
+    for sql in (
+        "SELECT k, count(*), sum(id), count(s) FROM {} GROUP BY k",
+        "SELECT id FROM {} WHERE k = 1 AND id > 25",
+    ):
+        sql = sql.format("lake.many")
+        assert rows(db.sql(sql)) == sorted(rows_of(spark.sql(sql)), key=str)
+    paths = sorted(lake.joinpath("many").rglob("*.parquet"))
+    old = paths[len(paths) // 2]
+
+    def without_old(paths: Any, sizes: Any) -> Any:
+        """Spark lists files in any order, so any of them may be in the sample. The driver would find this one."""
+        return sample_of([path for path in paths if Path(path).name != old.name], sizes)
+
+    monkeypatch.setattr("tsql.backends.io.parquet.source.sample_of", without_old)
+    plain = pq.read_table(old, partitioning=None)
+    marked = {**(plain.schema.metadata or {}), b"org.apache.spark.version": b"2.4.0"}
+    pq.write_table(plain.replace_schema_metadata(marked), old)
+    old.with_name(f".{old.name}.crc").unlink(missing_ok=True)
+    spark.sql("REFRESH TABLE lake.many")
+    with pytest.raises(tsql.TsqlError, match=rf"{old.name}: Spark alone reads this table: .* calendar") as caught:
+        db.sql("SELECT count(*) FROM lake.many WHERE id < 0").fetchall()
+    assert "session.read.option('ignoreCorruptFiles', 'false').table(name)" in str(caught.value)
+    db.register("by_spark", spark.read.option("ignoreCorruptFiles", "false").table("lake.many"))
+    relation = db.sql("SELECT count(*), sum(id) FROM by_spark")
+    assert "it has the option ignore" in relation.explain("physical")
+    assert rows(relation) == rows_of(spark.sql("SELECT count(*), sum(id) FROM lake.many"))

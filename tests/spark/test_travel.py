@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
+from pyspark import cloudpickle
 
+from tests.patience import PATIENCE_SECONDS
 from tsql.backends.spark.travel.check import PARTS, here, make_ready, misfits
-from tsql.backends.spark.travel.look import versions
+from tsql.backends.spark.travel.look import looked_rows, versions
 from tsql.backends.spark.travel.package import zipped
 from tsql.kernels.expr.errors import CatalogError
 
@@ -121,6 +125,31 @@ def test_once_per_session() -> None:
     for _ in range(2):
         make_ready("once", ask, sent.append)
     assert len(asked) == 1 and sent == [zipped()]
+
+
+def test_a_session_waits_for_no_other() -> None:
+    """A cluster without a free slot holds up the first queries of its own session alone. What it is sent then still is
+    code that needs no package."""
+    waits, may_go, asked = threading.Event(), threading.Event(), []
+
+    def ask(names: tuple[str, ...]) -> list[str]:
+        asked.append(names)
+        waits.set()
+        assert may_go.wait(PATIENCE_SECONDS)
+        assert b"find_spec" in cloudpickle.dumps(looked_rows(names))
+        return [json.dumps(here())]
+
+    with ThreadPoolExecutor() as pool:
+        slow = [pool.submit(make_ready, "slow", ask, lambda path: None) for _ in range(2)]
+        assert waits.wait(PATIENCE_SECONDS)
+        quick = pool.submit(make_ready, "quick", lambda names: [json.dumps(here())], lambda path: None)
+        try:
+            quick.result(PATIENCE_SECONDS)
+        finally:
+            may_go.set()
+        for one in slow:
+            one.result(PATIENCE_SECONDS)
+    assert len(asked) == 1
 
 
 def test_the_package() -> None:

@@ -104,12 +104,12 @@ def _interval(amount: int, unit: str) -> str:
     return f"INTERVAL '{amount} {unit}'"
 
 
-def differs(asked: Case) -> str | None:
-    """How our answer differs from DuckDB's; None if it does not."""
+def differs(asked: Case, **given: Any) -> str | None:
+    """How our answer differs from DuckDB's; None if it does not. `given`: more settings of our session."""
     with empty_duckdb() as oracle:
         oracle.register("t", asked.table)
         expected = oracle.sql(to_duckdb(asked.sql)).to_arrow_table()
-    with tsql.connect(**asked.settings) as db:
+    with tsql.connect(**asked.settings, **given) as db:
         db.register("given" if asked.blocks else "t", asked.table)
         if asked.blocks:
             db.execute("CREATE TABLE t AS SELECT * FROM given")

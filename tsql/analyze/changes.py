@@ -149,6 +149,12 @@ def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert | statemen
     outer = saved_parts(analyzer, _table_of(node.this))
     if outer is not None:
         return insert_outer(analyzer, node, outer, with_clause(node, node.expression))
+    for clause, words, hint in (
+        ("overwrite", "INSERT OVERWRITE", "DELETE FROM t, then INSERT INTO t, in a transaction"),
+        ("partition", "PARTITION", "a table of the session has no partitions"),
+    ):
+        if node.args.get(clause):
+            raise analyzer.error(f"{words} is for tables of Spark's catalogs", node.this, hint)
     name, table = find_table(analyzer, node.this, "INSERT")
     definition = table.definition
     targets = _targets(node, definition, name)

@@ -41,8 +41,8 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     table = target.this if isinstance(target, exp.Schema) else target
     if kind not in ("TABLE", "VIEW") or not isinstance(table, exp.Table):
         raise analyzer.error(f"CREATE {kind or '..'} is not supported", node)
-    temporary, with_data, options = _properties(analyzer, node, kind)
     outer = saved_parts(analyzer, table) if kind == "TABLE" else None
+    temporary, with_data, options = _properties(analyzer, node, kind, outer is not None)
     name = main_name(analyzer, table) if outer is None else table.name
     periods = [part for part in columns if isinstance(part, Period)]
     replaces, exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
@@ -53,7 +53,7 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
             raise analyzer.error("a table in a catalog of Spark is made with CREATE TABLE .. AS and a query", table)
         found = analyzer.query(query, analyzer.parsed.text_after(TokenType.ALIAS))
         found = _renamed(analyzer, found, columns) if columns else found
-        return create_outer(analyzer, outer, found, options, replaces, exists)
+        return create_outer(analyzer, outer, found, options, node.args.get("properties"), replaces, exists)
     if options is not None:
         if query is not None and is_dataset(options):
             if temporary or periods or not with_data:
@@ -95,7 +95,9 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     return statements.CreateView(name, text, replaces, exists, temporary)
 
 
-def _properties(analyzer: Analyzer, node: exp.Create, kind: str) -> tuple[bool, bool, StreamOptions | None]:
+def _properties(
+    analyzer: Analyzer, node: exp.Create, kind: str, is_outer: bool
+) -> tuple[bool, bool, StreamOptions | None]:
     temporary, with_data, options = False, True, None
     properties = node.args.get("properties")
     items = properties.expressions if properties is not None else []
@@ -108,9 +110,20 @@ def _properties(analyzer: Analyzer, node: exp.Create, kind: str) -> tuple[bool, 
             with_data = not item.args.get("no")
         elif isinstance(item, StreamOptions) and kind == "TABLE":
             options = item
+        elif isinstance(item, (exp.FileFormatProperty, exp.PartitionedByProperty)) and kind == "TABLE":
+            if not is_outer:
+                raise _of_spark(analyzer, item, node.this)
         else:
             raise analyzer.error(f"these options of CREATE {kind} are not supported", item)
     return temporary, with_data, options
+
+
+def _of_spark(analyzer: Analyzer, item: exp.Expr, at: exp.Expr) -> BindError:
+    if isinstance(item, exp.FileFormatProperty):
+        hint = "CREATE TABLE t WITH (connector = .., path = ..) reads files"
+        return analyzer.error("USING is not supported: it is for tables of Spark's catalogs", at, hint)
+    hint = "COPY .. TO 'folder' (PARTITION_BY (a)) writes files by their keys"
+    return analyzer.error("PARTITIONED BY is not supported: it is for tables of Spark's catalogs", at, hint)
 
 
 def _renamed(analyzer: Analyzer, query: statements.Query, columns: list[exp.Expr]) -> statements.Query:

@@ -16,8 +16,9 @@ from tsql.analyze.select import project
 from tsql.backends.io.normalize import unique_names
 from tsql.backends.sinks import Sinks, TableTarget
 from tsql.kernels.expr.errors import BindError, CatalogError
-from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.nodes import Expr, Literal
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, NULL, VARCHAR
 from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.types import castable, coerce
 from tsql.planner.physical.text import dotted
@@ -49,13 +50,24 @@ def create_outer(
     parts: tuple[str, ...],
     query: statements.Query,
     options: StreamOptions | None,
+    properties: exp.Properties | None,
     replaces: bool,
     exists: bool,
 ) -> statements.SaveTable:
-    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] db.t [WITH (format = .., partition_by = ..)] AS query."""
+    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] db.t [USING format] [PARTITIONED BY (a, b)]
+    [WITH (format = .., partition_by = ..)] AS query."""
     stated = _options(analyzer, options)
     names = unique_names(list(query.plan.names))
     by = [part.strip() for part in stated.get("partition_by", "").split(",") if part.strip()]
+    for item in properties.expressions if properties is not None else ():
+        word = "format" if isinstance(item, exp.FileFormatProperty) else "partition_by"
+        if isinstance(item, (exp.FileFormatProperty, exp.PartitionedByProperty)):
+            if word in stated:
+                raise analyzer.error(f"WITH ({word} = ..) says the same again", item)
+            if isinstance(item, exp.FileFormatProperty):
+                stated[word] = item.name
+            else:
+                by = _partitioned_by(analyzer, item)
     spelled = {name.lower(): name for name in names}
     for name in by:
         if name.lower() not in spelled:
@@ -82,6 +94,15 @@ def _options(analyzer: Analyzer, options: StreamOptions | None) -> dict[str, str
     return found
 
 
+def _partitioned_by(analyzer: Analyzer, item: exp.PartitionedByProperty) -> list[str]:
+    found = []
+    for column in item.this.expressions if isinstance(item.this, exp.Schema) else [item.this]:
+        if not isinstance(column, exp.Identifier):
+            raise analyzer.error("PARTITIONED BY takes names of columns", column)
+        found.append(column.name)
+    return found
+
+
 def is_dataset(options: StreamOptions) -> bool:
     """Whether WITH (..) says where the rows of a query stay."""
     return any(option.name.lower() == "target" for option in options.expressions)
@@ -104,7 +125,8 @@ def check_dataset(analyzer: Analyzer, options: StreamOptions) -> None:
 
 
 def insert_outer(analyzer: Analyzer, node: exp.Insert, parts: tuple[str, ...], query: exp.Expr) -> statements.SaveTable:
-    """INSERT INTO db.t [(columns)] [BY NAME] query: the rows as the columns of the table, in their order."""
+    """INSERT INTO | OVERWRITE db.t [PARTITION (k = 1, d)] [(columns)] [BY NAME] query: the rows as the columns of the
+    table, in their order."""
     for clause, words in (
         ("conflict", "ON CONFLICT"),
         ("alternative", "OR .."),
@@ -117,34 +139,86 @@ def insert_outer(analyzer: Analyzer, node: exp.Insert, parts: tuple[str, ...], q
     if schema is None:
         raise CatalogError(f"Table with name {dotted(parts)} does not exist", position=position_of(node.this))
     relation = analyzer.relation(query)
-    wanted = _wanted(analyzer, node, parts, schema, [f.name for f in relation.fields])
+    static = _partition(analyzer, node, parts, schema)
+    wanted = _wanted(analyzer, node, parts, schema, [f.name for f in relation.fields], static)
     if len(wanted) != len(relation.fields):
         raise BindError(
             f"table {dotted(parts)} has {len(wanted)} columns but {len(relation.fields)} values were supplied",
             position=position_of(query),
         )
-    given = dict(zip(wanted, relation.fields, strict=True))
+    given: dict[str, Expr] = {name: field.to_column() for name, field in zip(wanted, relation.fields, strict=True)}
+    given |= {name: literal for name, literal in static.items()}
     wrong = [
-        f'"{name}" is {schema[name].type}, not {field.type}'
-        for name, field in given.items()
-        if not castable(field.type, schema[name].type)
+        f'"{name}" is {schema[name].type}, not {expr.type}'
+        for name, expr in given.items()
+        if not castable(expr.type, schema[name].type)
     ]
     if wrong:
         raise BindError(f"the rows do not fit the columns of {dotted(parts)}: {'; '.join(wrong)}")
     columns: list[tuple[str, Expr]] = [
-        (f"c{place}", coerce(given[column.name].to_column(), column.type)) for place, column in enumerate(schema)
+        (f"c{place}", coerce(given[column.name], column.type)) for place, column in enumerate(schema)
     ]
     inner = tuple(name for name, _ in columns)
     bound = analyzer.output(project(relation.plan, columns), inner, tuple(schema.names), query)
-    return statements.SaveTable(TableTarget(parts, "append"), bound)
+    mode = "overwrite" if node.args.get("overwrite") else "append"
+    fixed = tuple((name, literal.value) for name, literal in static.items())
+    return statements.SaveTable(TableTarget(parts, mode, static=fixed), bound)
+
+
+def _partition(analyzer: Analyzer, node: exp.Insert, parts: tuple[str, ...], schema: Schema) -> dict[str, Literal]:
+    """The columns to which PARTITION (k = 1, d) gives a value."""
+    clause = node.args.get("partition")
+    if clause is None:
+        return {}
+    spelled = {name.lower(): name for name in _sinks(analyzer).table_partitions(parts)}
+    found: dict[str, Literal] = {}
+    seen = set()
+    for part in clause.expressions:
+        column = part.this if isinstance(part, exp.EQ) else part
+        if not isinstance(column, exp.Column) or len(column.parts) > 1:
+            raise analyzer.error("PARTITION takes columns, with a value or without: PARTITION (k = 1, day)", part)
+        name = spelled.get(column.name.lower())
+        if name is None:
+            hint = (
+                f"partitions are by {', '.join(spelled.values())}" if spelled else f"{dotted(parts)} has no partitions"
+            )
+            raise analyzer.error(f'"{column.name}" is no partition column of {dotted(parts)}', part, hint)
+        if name in seen:
+            raise analyzer.error(f'Duplicate column name "{name}" in PARTITION', part)
+        seen.add(name)
+        if isinstance(part, exp.EQ):
+            found[name] = _literal(analyzer, part.expression)
+    return found
+
+
+def _literal(analyzer: Analyzer, node: exp.Expr) -> Literal:
+    """A plain value: a text, a number, true, false or NULL. Spark casts it to the type of the column."""
+    inner = node.this if isinstance(node, exp.Cast) and node.to.is_type("date", "timestamp") else node
+    if isinstance(inner, exp.Null):
+        return Literal(None, NULL)
+    if isinstance(inner, exp.Boolean):
+        return Literal(bool(inner.this), BOOLEAN)
+    digits = inner.this if isinstance(inner, exp.Neg) else inner
+    if isinstance(digits, exp.Literal) and (digits.is_string or digits.name.isdigit()):
+        if digits.is_string and digits is inner:
+            return Literal(digits.this, VARCHAR)
+        if not digits.is_string and int(digits.this) <= BIGINT.bounds[1]:
+            return Literal(int(digits.this) * (1 if digits is inner else -1), BIGINT)
+    raise analyzer.error("a value in PARTITION is a text, a whole number, true, false or NULL", node)
 
 
 def _wanted(
-    analyzer: Analyzer, node: exp.Insert, parts: tuple[str, ...], schema: Schema, given: list[str]
+    analyzer: Analyzer,
+    node: exp.Insert,
+    parts: tuple[str, ...],
+    schema: Schema,
+    given: list[str],
+    static: dict[str, Literal],
 ) -> list[str]:
     """The columns of the table that the columns of the query are, in the order of the query."""
     stated: list[Any] = list(node.this.expressions) if isinstance(node.this, exp.Schema) else []
-    names = [c.name for c in stated] if stated else given if node.args.get("by_name") else list(schema.names)
+    others = [name for name in schema.names if name not in static]
+    names = [c.name for c in stated] if stated else given if node.args.get("by_name") else others
     spelled = {name.lower(): name for name in schema.names}
     for name in names:
         if name.lower() not in spelled:
@@ -157,7 +231,10 @@ def _wanted(
     repeated = next((name for place, name in enumerate(found) if name in found[:place]), None)
     if repeated is not None:
         raise analyzer.error(f'Duplicate column name "{repeated}" in INSERT', node.this)
-    missing = [name for name in schema.names if name not in found]
+    twice = next((name for name in found if name in static), None)
+    if twice is not None:
+        raise analyzer.error(f'PARTITION gives a value for "{twice}", and so does the query', node.this)
+    missing = [name for name in others if name not in found]
     if missing:
         raise analyzer.error(
             f"INSERT gives no values for {', '.join(missing)} of {dotted(parts)}: a table in a catalog of Spark needs "

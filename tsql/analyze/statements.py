@@ -21,6 +21,7 @@ from tsql.analyze.emit import check_emit
 from tsql.analyze.files import constant
 from tsql.analyze.macros import expand_macros
 from tsql.analyze.named import deallocate, execute, prepare
+from tsql.analyze.progressive import check_progressive, progression
 from tsql.analyze.query import QueryAnalyzer
 from tsql.analyze.scope import AnalyzedRelation, unread_star
 from tsql.analyze.select import project
@@ -89,6 +90,7 @@ class Analyzer:
         node = self.parsed.node
         check_time(node)
         check_emit(self, node)
+        check_progressive(self, node)
         match node:
             case parser.Explain():
                 return statements.Explain(node.args["level"], self.query(node.this, self._inner_text(1, parser.LEVELS)))
@@ -158,7 +160,7 @@ class Analyzer:
                 f"the query gives {len(columns):,} columns, and at most {MAX_COLUMNS:,} are possible", self.parsed
             )
         return statements.Query(
-            logical.Output(plan, columns, names),
+            logical.Output(plan, columns, names, progression(self, node)),
             self.parsed.text if text is None else text,
             tuple(_hints(node, self.parsed)),
         )

@@ -98,7 +98,6 @@ class Catalog:
         self._rejects: RejectTables | None = None
         self.pipes = Pipes()
         self._lock = forks.lock()
-        self._opened: list[Use] | None = None
         self._asking = threading.local()
         self.database = "memory"
         self.run_plan: Callable[[Any], Any] | None = None
@@ -109,6 +108,8 @@ class Catalog:
         """What the cluster of the session writes."""
         self.outer: Callable[[], OuterNames | None] = lambda: None
         """Tables that the backend knows: they are found behind those of the catalog."""
+        self.in_tasks = False
+        """Whether the tasks of a cluster read files, and not this process."""
         self.variables: Callable[[str], FoundTable | None] = lambda name: None
         """Tables in variables of the code that called the session."""
 
@@ -165,8 +166,9 @@ class Catalog:
 
     def record(self, use: Use) -> None:
         """Tell the plan cache what a query has read."""
-        if self._opened is not None:
-            self._opened.append(use)
+        opened: list[Use] | None = getattr(self._asking, "opened", None)
+        if opened is not None:
+            opened.append(use)
 
     def outer_names(self) -> list[str]:
         """Names of the backend's tables, to suggest beside a wrong one."""
@@ -259,6 +261,13 @@ class Catalog:
         """The names of all tables and views, sorted."""
         return sorted((*(shown for shown, _ in list(self._entries.values())), *self._dataset_names()), key=str.lower)
 
+    def know_store(self, *paths: str) -> None:
+        """Take the credentials for files elsewhere from the backend's settings, if it has some."""
+        elsewhere = list(filter(remote.is_remote, paths))
+        names = self.outer() if elsewhere else None
+        if names is not None:
+            names.remember(elsewhere)
+
     def open_file(
         self, path: str | Sequence[str], kind: str | None = None, options: Mapping[str, Any] | None = None
     ) -> Source:
@@ -275,8 +284,7 @@ class Catalog:
         elsewhere = any(map(remote.is_remote, [where] if isinstance(where, str) else where))
         settled = _is_settled(before) and not elsewhere
         names = self.outer()
-        if elsewhere and names is not None:
-            names.remember([where] if isinstance(where, str) else list(where))
+        self.know_store(*([where] if isinstance(where, str) else where))
         fifos: dict[Any, Pipe] | None = getattr(self._asking, "fifos", None)
         try:
             source = open_source(
@@ -285,6 +293,8 @@ class Catalog:
                 dict(options or {}),
                 lambda path: self.pipes.path(path, fifos),
             )
+            if self.in_tasks and hasattr(source, "read_in_tasks"):
+                source.read_in_tasks()
         except OtherReader:
             self._ask("file", str(where))
             found = None if names is None else names.scan(kind or "", where, dict(options or {}))
@@ -388,8 +398,8 @@ class FileRecorder:
         self._fifos: dict[Any, Pipe] | None = None
 
     def __enter__(self) -> FileRecorder:
-        self._outer, self._catalog._opened = self._catalog._opened, self.files
         asking = self._catalog._asking
+        self._outer, asking.opened = getattr(asking, "opened", None), self.files
         asking.recorders = (*getattr(asking, "recorders", ()), self.asked)
         if getattr(asking, "fifos", None) is None:
             # One statement reads a FIFO once, however often it names it.
@@ -401,7 +411,7 @@ class FileRecorder:
         asking.recorders = tuple(asked for asked in asking.recorders if asked is not self.asked)
         if self._fifos is not None:
             asking.fifos = self._fifos = None
-        self._catalog._opened = self._outer
+        asking.opened = self._outer
         if self._outer is not None:
             self._outer.extend(self.files)
 

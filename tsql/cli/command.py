@@ -127,6 +127,12 @@ def _parser() -> argparse.ArgumentParser:
 
     command("shell", _shell, "an interactive shell; reads a script where stdin is no terminal")
 
+    studio = command("studio", _studio, "serve a page with an editor, results that settle, charts and plans")
+    studio.add_argument("paths", nargs="*", metavar="DB|FILE", help="a database, or files that become views")
+    studio.add_argument("--port", type=_whole, default=0, metavar="N", help="the port (default: one that is free)")
+    studio.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: this machine only)")
+    studio.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
+
     calibrate = command(
         "calibrate", _calibrate, "measure what work costs on this machine or a cluster, for the planner", session=False
     )
@@ -387,6 +393,22 @@ def _shell(arguments: Any) -> int:
         return shell.run()
     finally:
         shell.session.close()
+
+
+def _studio(arguments: Any) -> int:
+    from tsql.cli import studio
+
+    database, files = studio.sorted_paths(arguments.paths)
+    if database is not None and arguments.database is not None:
+        raise UsageError("a studio opens one database")
+    opened = argparse.Namespace(**vars(arguments))
+    opened.database = database or arguments.database
+    # Without a database there is nothing that could be opened for reading only: the studio itself refuses to write.
+    opened.read_only = arguments.read_only and opened.database is not None
+    with _session(opened) as session:
+        studio.add_views(session, files)
+        studio.run(session, arguments.port, arguments.host, arguments.read_only, not arguments.no_browser)
+    return 0
 
 
 def _calibrate(arguments: Any) -> int:

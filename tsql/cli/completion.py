@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
@@ -25,6 +25,7 @@ VALID_TIME WATERMARK WITHIN
 """
 KEYWORDS = tuple(_KEYWORD_TEXT.split())
 _WORD = re.compile(r"[A-Za-z_][\w]*$")
+_QUALIFIED = re.compile(r"(?:([A-Za-z_]\w*)|\"([^\"]+)\")\.(\w*)$")
 
 
 def _functions() -> list[str]:
@@ -55,6 +56,13 @@ class SqlCompleter(Completer):
         if before.count("'") % 2:
             yield from self._path(before.rpartition("'")[2], complete_event)
             return
+        qualified = _QUALIFIED.search(before)
+        table = None if qualified is None else self._table_of(qualified[1] or qualified[2], document.text)
+        if qualified is not None and table is not None:
+            for name in self.columns_of(table):
+                if name.lower().startswith(qualified[3].lower()):
+                    yield Completion(self._spell(name, "column", ""), -len(qualified[3]), display_meta="column")
+            return
         word = _WORD.search(before)
         if word is None:
             return
@@ -72,15 +80,29 @@ class SqlCompleter(Completer):
         tables = self.catalog.names()
         mentioned = [name for name in tables if re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)]
         for table in mentioned or tables:
-            entry = self.catalog.entry(table)
-            entry = entry.data if isinstance(entry, Table) else entry
-            if entry is not None and not isinstance(entry, View):
-                yield from ((name, "column") for name in entry.schema.names)
+            yield from ((name, "column") for name in self.columns_of(table))
         yield from ((name, kind_of(entry)) for name, entry in self.catalog.entries())
         yield from ((name, "keyword") for name in KEYWORDS)
         if self._function_names is None:
             self._function_names = _functions()
         yield from ((name, "function") for name in self._function_names)
+
+    def columns_of(self, table: str) -> Sequence[str]:
+        """The columns of a table. Those of a view would take an analysis."""
+        entry = self.catalog.entry(table)
+        entry = entry.data if isinstance(entry, Table) else entry
+        return () if entry is None or isinstance(entry, View) else entry.schema.names
+
+    def _table_of(self, qualifier: str, text: str) -> str | None:
+        """The table that a name before a dot stands for: its own name, or an alias of it in the text."""
+        tables = self.catalog.names()
+        for name in tables:
+            if name.lower() == qualifier.lower():
+                return name
+        for name in tables:
+            if re.search(rf'\b{re.escape(name)}"?\s+(?:AS\s+)?"?{re.escape(qualifier)}\b', text, re.IGNORECASE):
+                return name
+        return None
 
     @staticmethod
     def _spell(name: str, kind: str, typed: str) -> str:

@@ -285,7 +285,7 @@ def print_table(
         return 0
     found = excerpt(relation.batches(), max_rows)
     print_lines(
-        stream, lines(relation.columns, relation.sql_types, found, max_width, ascii_only=not _speaks_unicode(stream))
+        stream, lines(relation.columns, relation.sql_types, found, max_width, ascii_only=not speaks_unicode(stream))
     )
     return found.rows
 
@@ -302,7 +302,8 @@ def print_lines(stream: TextIO, picture: list[Line]) -> None:
         console.print(Text.assemble(*line), soft_wrap=True)
 
 
-def _speaks_unicode(stream: Any) -> bool:
+def speaks_unicode(stream: Any) -> bool:
+    """Whether a stream's encoding has the characters of a frame."""
     try:
         "│…".encode(getattr(stream, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):

@@ -38,6 +38,12 @@ def emit(
 ) -> int | None:
     """Write one result to stdout or to a file; the number of its rows where that is known."""
     terminal = sys.stdout.isatty()
+    if path is None and relation.is_progressive and (kind == "json" or (terminal and kind == "table")):
+        from tsql.cli.snapshots import print_snapshots, show_snapshots
+
+        if kind == "json":
+            return print_snapshots(relation, sys.stdout)
+        return show_snapshots(relation.snapshots(), max_rows)
     # A progress bar on the same screen would be overwritten by the rows that stream past.
     with ProgressBar(
         lambda: relation.progress,

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.backends.io.folders import FolderTarget, partition_folders
+from tsql.backends.io import remote, store_writes
+from tsql.backends.io.folders import FolderTarget, commit, partition_folders, write_part
 from tsql.backends.io.kinds import ALIASES
 from tsql.backends.io.options import check_marks
 from tsql.backends.io.value_text import texts
@@ -45,12 +46,24 @@ _PER_TASK = ("per_thread_output", "per_task")
 """Options of folders that tasks write."""
 
 
+def target_path(path: str) -> str:
+    """The path of a file or folder to write: in a store, or of this machine."""
+    if not remote.is_remote(path) and remote.scheme_of(path) not in (None, "file") and "://" in path:
+        raise SourceError(
+            f"cannot write {remote.redacted(path)}: only files of this machine and of a store are written",
+            hint="stores are s3://, gs://, abfs:// and hdfs://",
+        )
+    return remote.plain(path)
+
+
 def copy_to(relation: Relation, path: str, options: Mapping[str, Any], places: Mapping[str, int] | None = None) -> int:
     """Write the result; returns the number of rows. `places` says where the options stand in the text, for errors."""
     places = places or {}
     kind, given = _given(path, options, places)
     chosen = _checked_options(relation, kind, given, places)
     if given.get("partition_by"):
+        if remote.is_remote(path):
+            return _write_stored(relation, folder_target(relation, path, options, places))
         with _at(places.get("partition_by")):
             return _write_partitions(relation, path, given, chosen)
     return write(relation.batches(), relation.schema, kind, path, chosen)
@@ -65,7 +78,7 @@ def is_folder(path: str, options: Mapping[str, Any], places: Mapping[str, int]) 
                 given[name] = _flag(name, given[name])
     return (
         path.endswith("/")
-        or os.path.isdir(path)
+        or (store_writes.is_folder(path) if remote.is_remote(path) else os.path.isdir(path))
         or any(given.get(name) for name in ("partition_by", "append", *_PER_TASK))
     )
 
@@ -231,6 +244,16 @@ def _no_columns() -> SourceError:
     return SourceError(
         "partition_by: a file needs a column that is not part of the path", hint="write_partition_columns true"
     )
+
+
+def _write_stored(relation: Relation, target: FolderTarget) -> int:
+    """Writes a folder of a store from this process, as the tasks of a cluster do."""
+    target.check()
+    with target.staged() as staged:
+        run = staged.rsplit(".", 2)[1]
+        files = list(write_part(target.describe(staged, run), 0, relation.batches()))
+        commit(target, staged, run, files)
+    return sum(file.rows for file in files)
 
 
 def _write_partitions(relation: Relation, path: str, given: dict[str, Any], options: WriteOptions) -> int:

@@ -39,6 +39,11 @@ class NamedStatements:
         """Keep a statement, in place of one of the same name."""
         self._known[statement.name.lower()] = Named(statement.name, statement.text, statement.parameters)
 
+    def text_of(self, name: str) -> str | None:
+        """The text of the statement of a name; None if there is none."""
+        known = self._known.get(name.lower())
+        return None if known is None else known.text
+
     def deallocate(self, statement: statements.Deallocate) -> None:
         """Forget a statement; as in DuckDB one that is not there is no error."""
         self._known.pop(statement.name.lower(), None)

@@ -164,14 +164,16 @@ def _summarize(context: StatementContext, statement: statements.Summarize) -> Re
 
 def _copy_to(context: StatementContext, statement: statements.CopyTo) -> Relation:
     queries, relation, options = context.scripts.queries, context.relation(statement.query), statement.options
+    path = copying.target_path(statement.path)
+    context.catalog.know_store(path)
     if queries.target == "spark":
-        if copying.is_folder(statement.path, options, statement.places):
-            target = copying.folder_target(relation, statement.path, options, statement.places)
+        if copying.is_folder(path, options, statement.places):
+            target = copying.folder_target(relation, path, options, statement.places)
             prepared = context.prepared(statement.query)
             return _ran(context, queries.into(prepared, context.values, lambda s, *run: s.write_folder(*run, target)))
         options = copying.of_one_file(options)
     with context.scripts.session.watch(lambda: relation.progress):
-        rows = copying.copy_to(relation, statement.path, options, statement.places)
+        rows = copying.copy_to(relation, path, options, statement.places)
     return changes.counted(rows).tell(relation.notes)
 
 

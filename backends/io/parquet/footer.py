@@ -68,16 +68,31 @@ class Footer:
         """The chunks of all row groups. Parsed on demand: a large footer takes some milliseconds."""
         return self._read_chunks(None)
 
+    @cached_property
+    def middles(self) -> list[int]:
+        """The place in the file of the middle of each row group: a row group belongs to the part of the file that holds
+        it. Whatever a damaged footer says, the place is inside of the file."""
+        found = []
+        for group in self._read_groups(None):
+            start = min((chunk.start for chunk in group), default=0)
+            found.append(max(0, min(start + sum(chunk.stored_bytes for chunk in group) // 2, self.size - 1)))
+        return found
+
     def _read_chunks(self, limit: int | None) -> Sequence[Sequence[ColumnChunk | None]]:
+        groups = self._read_groups(limit)
+        if self.leaves == list(range(self.metadata.num_columns)):
+            return groups
+        return [[None if leaf is None else group[leaf] for leaf in self.leaves] for group in groups]
+
+    def _read_groups(self, limit: int | None) -> list[list[ColumnChunk]]:
+        """The chunks of all stored columns, those of nested ones too."""
         try:
             groups = _chunks(self.raw, limit)
         except (IndexError, KeyError, TypeError, ValueError, struct.error):
             raise _damaged(self.path) from None
         if any(len(group) != self.metadata.num_columns for group in groups):
             raise _damaged(self.path)
-        if self.leaves == list(range(self.metadata.num_columns)):
-            return groups
-        return [[None if leaf is None else group[leaf] for leaf in self.leaves] for group in groups]
+        return groups
 
 
 def _damaged(path: str) -> SourceError:

@@ -2,7 +2,8 @@
 
 A split is one row group. Only the columns asked for are read; files are skipped by their partition values and row
 groups by their statistics. The first file's schema decides (with `union_by_name` the union of all), later files are
-cast to it.
+cast to it. Where tasks of a cluster read very many files, a split is a part of a file (`sampled`), of which the task
+makes row groups (`opened`).
 
 A column chunk is read by our own decoder of pages (`parquet_pages`), or by pyarrow where the decoder does not know its
 codec, its encoding or its type (`parquet_forms` has the list). Measured on TPC-H SF1 lineitem (6 M rows, 53 row groups,
@@ -57,13 +58,14 @@ from tsql.backends.io.parquet.footer import Footer, read_footer
 from tsql.backends.io.parquet.forms import ColumnForm, column_form, is_ours
 from tsql.backends.io.parquet.lanes import LaneReader
 from tsql.backends.io.parquet.pages import ChunkReader, UnknownPages, read_all
+from tsql.backends.io.parquet.sampled import ALL_FOOTERS, Sample, Told, holds, open_all, parts_of, sample_of
 from tsql.backends.io.parquet.statistics import chunk_bounds, dictionary_values, fold, quick_bounds, small_dictionary
 from tsql.backends.io.prune import Bounds, columns_of, may_match
 from tsql.backends.io.text import from_stored
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
-from tsql.kernels.expr.types import BIGINT, DATE, DECIMAL, VARCHAR, Type, common_type
+from tsql.kernels.expr.types import DECIMAL, Type, common_type
 from tsql.kernels.process import forks
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ BATCH_ROWS = 65_536
 OPEN_FILES = 8
 FEW_FILES = 64
 """Of more files, bounds come from pyarrow (`quick_bounds`). Of few, the parsed chunks are needed to read anyway."""
+KEPT_FOOTERS = 8
+"""So many footers are kept of files that are read in parts. A task may read thousands of files."""
 _SIXTEEN_BYTES = pa.binary(16)
 OPTIONS = ("hive_partitioning", "hive_types_autocast", "union_by_name")
 
@@ -124,10 +128,15 @@ class ParquetSource:
     def __init__(self, patterns: Sequence[str], options: dict[str, Any] | None = None):
         self.patterns = tuple(patterns)
         self.options = dict(options or {})
+        self.sizes: dict[str, int] = {}
+        self.sample: Sample | None = None
+        self.told: Told | None = None
         self.paths, self.partitions = self._listed()
         self.may_lack_columns = bool(self.options.get("union_by_name", False))
         self._files: dict[str, ParquetFile] = {}
+        self._passing: dict[str, None] = {}
         self._bounds: dict[tuple[str, str], list[Bounds]] = {}
+        self._told_bounds: dict[str, dict[str, Bounds]] = {}
         self._lock = forks.lock()
         self._local = threading.local()
         self.lost: set[str] = set()
@@ -135,48 +144,168 @@ class ParquetSource:
 
     def _listed(self) -> tuple[tuple[str, ...], Partitions]:
         """The files, and what their folders say."""
-        paths = expand(self.patterns, "parquet")
+        paths = expand(self.patterns, "parquet", self.sizes)
         if self.options.get("hive_partitioning") is False:
             return paths, NO_PARTITIONS
         return paths, partitions_of(paths, self.options.get("hive_types_autocast", True))
 
+    def read_in_tasks(self) -> None:
+        """Other processes will read the files. Of very many, only a sample is opened here, and splits are parts of
+        files."""
+        if len(self.paths) <= ALL_FOOTERS or self.sample is not None:
+            return
+        for path in self.paths:
+            if path not in self.sizes and not remote.is_remote(path):
+                with reading(path, "a Parquet file"):
+                    self.sizes[path] = os.path.getsize(stored_path(path))
+        self.sample = sample_of(self.paths, self.sizes)
+        self._files = {path: self._files[path] for path in self.sample.paths if path in self._files}
+
+    @property
+    def _known_paths(self) -> tuple[str, ...]:
+        """The files whose footers are read here."""
+        return self.paths if self.sample is None else self.sample.paths
+
+    @property
+    def _share(self) -> float:
+        """The share of all rows in these files."""
+        return 1.0 if self.sample is None else self.sample.share
+
+    @cached_property
+    def _rows(self) -> int:
+        """The number of rows: estimated if there is a sample."""
+        if self.sample is not None and self.told is not None and len(self.told.rows) == len(self.paths):
+            return sum(self.told.rows.values())
+        found = open_all(self._known_paths, lambda path: self._file(path).footer.metadata.num_rows)
+        return sum(found) if self.sample is None else round(sum(found) / self._share)
+
+    @cached_property
+    def _bytes(self) -> int:
+        """The stored bytes of all files whose sizes are known."""
+        return sum(self.sizes.get(path, 0) for path in self.paths)
+
     def statistics(self) -> Statistics:
-        footers = [self._file(path).footer.metadata for path in self.paths]
-        rows = sum(metadata.num_rows for metadata in footers)
+        rows = self._rows
+        footers = [self._file(path).footer.metadata for path in self._known_paths]
         size = sum(
             metadata.row_group(i).total_byte_size for metadata in footers for i in range(metadata.num_row_groups)
         )
-        return Statistics(rows, size, LazyColumns(self.schema.readable, self._column_statistics))
+        return Statistics(rows, round(size / self._share), LazyColumns(self.schema.readable, self._column_statistics))
 
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
         used = [name for name in columns_of(filter) if name in self.schema]
         found: list[Split] = []
         for path in self.paths:
             constant = {name: self._constant_bounds(path, name) for name in used if name in self.partitions.types}
+            if self.sample is not None:
+                constant |= {name: bounds for name in used if (bounds := self._of_log(name).get(path)) is not None}
             if constant and not may_match(filter, constant):
                 continue
-            self._check_columns(path, columns)
-            metadata = self._file(path).footer.metadata
-            for number in range(metadata.num_row_groups):
-                rows = metadata.row_group(number).num_rows
-                bounds = constant | {
-                    name: self._chunk_bounds(path, name)[number] for name in used if name not in constant
-                }
-                if rows and (filter is None or may_match(filter, bounds)):
-                    found.append(Split(len(found), path, rows, number))
+            if self.sample is not None:
+                found += self._parts(path, len(found))
+            else:
+                found += self._row_groups(path, len(found), columns, filter, constant)
         return found
+
+    def _parts(self, path: str, order: int) -> list[Split]:
+        """A file in parts whose rows are estimated. `detail` is their range of bytes, and the size of the file."""
+        size = self.sizes.get(path)
+        parts = parts_of(size)
+        rows: float | None = None if self.told is None else self.told.rows.get(path)
+        if rows is None:
+            rows = self._rows / len(self.paths) if size is None else self._rows * size / max(1, self._bytes)
+        return [
+            Split(order + number, path, None, [start, end, size], 0, round(rows / len(parts)), self._constants(path))
+            for number, (start, end) in enumerate(parts)
+        ]
+
+    def _of_log(self, name: str) -> dict[str, Bounds]:
+        """The bounds of a column that is no partition, by file, as far as a log tells them."""
+        if self.told is None or name in self.partitions.types:
+            return {}
+        if name not in self._told_bounds:
+            self._told_bounds[name] = self.told.bounds(name)
+        return self._told_bounds[name]
+
+    def _constants(self, path: str) -> list[Any] | None:
+        """The values of the partition columns in a file."""
+        types, values = self.partitions.types, self.partitions.values
+        return [values[path][name] for name in types] if types else None
+
+    def opened(self, split: Split, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
+        """The row groups of a split that is a part of a file, as far as their rows may pass the filter. Another split
+        is what it is."""
+        if not isinstance(split.detail, list):
+            return [split]
+        constant = {
+            name: self._constant_bounds(split.file, name)
+            for name in columns_of(filter)
+            if name in self.partitions.types
+        }
+        if constant and not may_match(filter, constant):
+            return []
+        file, size = self._passed(split.file), split.detail[2]
+        if size is not None and file.footer.size != size:
+            raise SourceError(f"{split.file}: the file has changed since the query was planned")
+        return self._row_groups(split.file, split.order, columns, filter, constant, split.detail)
+
+    def _row_groups(
+        self,
+        path: str,
+        order: int,
+        columns: tuple[str, ...],
+        filter: Expr | None,
+        constant: dict[str, Bounds],
+        part: list[Any] | None = None,
+    ) -> list[Split]:
+        """The row groups in a file that a filter does not rule out. Those of a part of it share the order of the
+        part."""
+        self._check_columns(path, columns)
+        used = [name for name in columns_of(filter) if name in self.schema and name not in constant]
+        footer, constants = self._file(path).footer, self._constants(path)
+        found: list[Split] = []
+        first = 0
+        for number in range(footer.metadata.num_row_groups):
+            if part is not None and not holds(part, footer, number):
+                continue
+            rows = footer.metadata.row_group(number).num_rows
+            bounds = constant | {name: self._chunk_bounds(path, name)[number] for name in used}
+            if rows and (filter is None or may_match(filter, bounds)):
+                place = (order + len(found), 0) if part is None else (order, first)
+                found.append(Split(place[0], path, rows, number, place[1], constants=constants))
+            first += rows
+        return found
+
+    def _passed(self, path: str) -> ParquetFile:
+        """A file that is read in parts. The footers of files before it are forgotten."""
+        with self._lock:
+            self._passing.pop(path, None)
+            self._passing[path] = None
+            gone = list(self._passing)[:-KEPT_FOOTERS]
+            for one in gone:
+                del self._passing[one]
+                if self.sample is None or one not in self.sample.paths:
+                    self._files.pop(one, None)
+                self._bounds = {key: found for key, found in self._bounds.items() if key[0] != one}
+        return self._file(path)
 
     def split_bounds(self, split: Split, column: str) -> tuple[int, int] | None:
         """The minimum and maximum of a time column in a split; None if unknown. There may be NULLs in any case."""
-        bounds = (
-            self._constant_bounds(split.file, column)
-            if column in self.partitions.types
-            else self._chunk_bounds(split.file, column)[split.detail]
-        )
-        known = isinstance(bounds.low, int) and isinstance(bounds.high, int)
-        return (bounds.low, bounds.high) if known else None
+        bounds = self.bounds_of_split(split, column)
+        known = bounds is not None and isinstance(bounds.low, int) and isinstance(bounds.high, int)
+        return (bounds.low, bounds.high) if bounds is not None and known else None
+
+    def bounds_of_split(self, split: Split, column: str) -> Bounds | None:
+        """What is known of a column in a split; None for a part of a file that only tasks open."""
+        if column in self.partitions.types:
+            return self._constant_bounds(split.file, column)
+        return None if isinstance(split.detail, list) else self._chunk_bounds(split.file, column)[split.detail]
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        if isinstance(split.detail, list):
+            for group in self.opened(split, columns, None):
+                yield from self.read(group, columns)
+            return
         file = self._file(split.file)
         positions = {
             name: file.index[name.lower()]
@@ -289,29 +418,28 @@ class ParquetSource:
     def describe(self) -> dict[str, Any]:
         return {"kind": "parquet", "paths": list(self.patterns), "options": dict(self.options)}
 
-    def describe_some(self) -> dict[str, Any] | None:
-        """The description of the first file alone. A source of it and any others of the files has the same schema, so a
-        task that reads a few of very many files need not list and open all of them. None if that is not certain: the
-        type of a partition may depend on the values of all files."""
-        options, types = dict(self.options), self.partitions.types
-        if options.get("union_by_name", False) or len(set(self.paths)) != len(self.paths):
-            return None
-        if not types:
-            options["hive_partitioning"] = False
-        elif all(kind == VARCHAR for kind in types.values()):
-            options["hive_types_autocast"] = False
-        elif any(
-            kind not in (BIGINT, DATE) or self.partitions.values[self.paths[0]][name] is None
-            for name, kind in types.items()
-        ):
-            return None
-        return {"kind": "parquet", "paths": [self.paths[0]], "options": options}
+    def describe_some(self) -> dict[str, Any]:
+        """The description of the first file alone, with the columns and types of all files. A task that reads a few of
+        very many files adds their names, and the values that are constant in them (`with_files`): it need not list and
+        open the others."""
+        from tsql.backends.io.parquet.table import table_options
+
+        columns = [(field.name, field.type, field.name) for field in self.schema if field.type.is_readable]
+        first = self._constants(self.paths[0])
+        options = table_options(columns, list(self.partitions.types), () if first is None else [first])
+        return {
+            "kind": "parquet_table",
+            "paths": [self.paths[0]],
+            "options": {**options, "complete": not self.may_lack_columns},
+        }
 
     def _schema(self) -> Schema:
         found: dict[str, Field] = {}
-        for path in self.paths if self.may_lack_columns else self.paths[:1]:
-            file = self._file(path)
-            for name, kind in zip(file.names, file.types, strict=True):
+        paths = self.paths if self.may_lack_columns else self.paths[:1]
+        # Of very many files, nobody may want the footers again.
+        read = self._file if len(paths) <= ALL_FOOTERS else self._read_file
+        for path, columns in zip(paths, open_all(paths, lambda path: _columns(read(path))), strict=True):
+            for name, kind in columns:
                 known = found.get(name.lower())
                 if known is None:
                     found[name.lower()] = Field(name, kind)
@@ -340,9 +468,13 @@ class ParquetSource:
 
     def _file(self, path: str) -> ParquetFile:
         with self._lock:
-            if path not in self._files:
-                self._files[path] = self._read_file(path)
-            return self._files[path]
+            found = self._files.get(path)
+        if found is None:
+            # Not under the lock: footers elsewhere are read side by side.
+            found = self._read_file(path)
+            with self._lock:
+                found = self._files.setdefault(path, found)
+        return found
 
     def _read_file(self, path: str) -> ParquetFile:
         return ParquetFile(read_footer(path))
@@ -420,17 +552,24 @@ class ParquetSource:
     def _column_statistics(self, name: str) -> ColumnStatistics:
         if name not in self.partitions.types:
             kind = self.schema[name].type
-            parts = [part for path in self.paths for part in self._chunk_bounds(path, name)]
+            parts = [part for path in self._known_paths for part in self._chunk_bounds(path, name)]
             known = fold(parts, kind)
+            if self.sample is not None:
+                # The files that were not opened may hold a NULL.
+                nulls = round(known.nulls / self._share) if known.nulls else None
+                told = self._of_log(name)
+                all_files = fold(told.values(), kind) if len(told) == len(self.paths) else known
+                known = replace(known, minimum=all_files.minimum, maximum=all_files.maximum, exact=False, nulls=nulls)
             file = self._file(self.paths[0])
             index = file.index.get(name.lower())
             if index is None:
                 return known
-            rows = sum(self._file(path).footer.metadata.num_rows for path in self.paths)
-            return replace(known, distinct=dictionary_values(file.footer, index, kind, known, rows, parts))
-        parts = []
+            values = dictionary_values(file.footer, index, kind, known, self._rows, parts, self._share)
+            return replace(known, distinct=values)
+        parts, some = [], self._rows // len(self.paths) + 1
         for path in self.paths:
-            value, rows = self.partitions.values[path][name], self._file(path).footer.metadata.num_rows
+            value = self.partitions.values[path][name]
+            rows = some if self.sample is not None else self._file(path).footer.metadata.num_rows
             parts.append(Bounds(value, value, rows if value is None else 0, rows))
         return fold(parts, self.schema[name].type)
 
@@ -468,6 +607,10 @@ class ParquetSource:
                 arrow_extensions_enabled=False,
             )
         return readers[path]
+
+
+def _columns(file: ParquetFile) -> list[tuple[str, Type]]:
+    return list(zip(file.names, file.types, strict=True))
 
 
 def _merged(a: Type, b: Type) -> Type | None:

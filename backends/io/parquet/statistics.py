@@ -152,11 +152,17 @@ def spread_groups(parts: list[Bounds]) -> float:
 
 
 def dictionary_values(
-    footer: Footer, index: int, kind: Type, known: ColumnStatistics, rows: int, parts: list[Bounds]
+    footer: Footer,
+    index: int,
+    kind: Type,
+    known: ColumnStatistics,
+    rows: int,
+    parts: list[Bounds],
+    share: float = 1.0,
 ) -> int | None:
     """The approximate number of distinct values of a dictionary-encoded column in `rows` rows, from the size of its
     first dictionary page and the bounds of its row groups; None if it has no dictionary. A full dictionary (1 MB) says
-    nothing, since the writer may have given up on it."""
+    nothing, since the writer may have given up on it. `parts` may be those of a sample, which is this share of all."""
     if not footer.first_chunks:
         return None
     chunk = _flat(footer.first_chunks[index])
@@ -173,6 +179,7 @@ def dictionary_values(
     bounded = isinstance(known.minimum, int) and isinstance(known.maximum, int)
     domain = known.maximum - known.minimum + 1 if bounded else rows
     if values < first * FEW_VALUES:
-        return max(1, min(int(values * spread_groups(parts)), domain, rows))
+        groups = 1.0 + (spread_groups(parts) - 1.0) / share
+        return max(1, min(int(values * groups), domain, rows))
     # A row group has nearly as many values as rows, so the next one has others.
     return max(1, min(domain, rows if bounded else rows * values // first))

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tsql.backends.io import Split
 from tsql.backends.io.files import Partitions
+from tsql.backends.io.parquet.as_spark import unfit
 from tsql.backends.io.parquet.footer import read_footer
+from tsql.backends.io.parquet.sampled import open_all
 from tsql.backends.io.parquet.source import ParquetFile, ParquetSource
 from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import Type, parse_type
 
-OPTIONS = ("columns", "partitions", "values", "required")
+OPTIONS = ("columns", "partitions", "values", "required", "complete", "as_spark")
 _FIELD_ID = b"PARQUET:field_id"
 
 
@@ -52,7 +56,8 @@ class TableSource(ParquetSource):
         except (KeyError, TypeError, ValueError):
             raise SourceError("the files of a table are described in another way than they are read") from None
         super().__init__(patterns, stated)
-        self.may_lack_columns = True
+        self.may_lack_columns = not stated.get("complete", False)
+        self._as_spark = bool(stated.get("as_spark", False))
 
     def _listed(self) -> tuple[tuple[str, ...], Partitions]:
         return self.patterns, self._given
@@ -78,8 +83,40 @@ class TableSource(ParquetSource):
         file.index = found
         return file
 
+    def checked(self) -> list[str]:
+        """Why our reader would not give the rows of Spark, by the footers that are read here."""
+        return [reason for reason in open_all(self._known_paths, lambda path: unfit(self, self._file(path))) if reason]
+
+    def opened(self, split: Split, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
+        # Before any statistics are looked at: those of such a file may mean something else.
+        checks = self._as_spark and isinstance(split.detail, list)
+        reason = unfit(self, self._passed(split.file)) if checks else None
+        if reason is not None:
+            raise SourceError(
+                f"{split.file}: Spark alone reads this table: {reason}",
+                hint="register it as a DataFrame with an option: "
+                "session.read.option('ignoreCorruptFiles', 'false').table(name)",
+            )
+        return super().opened(split, columns, filter)
+
     def describe(self) -> dict[str, Any]:
         return {"kind": "parquet_table", "paths": list(self.patterns), "options": dict(self.options)}
+
+    def describe_some(self) -> dict[str, Any]:
+        return {
+            "kind": "parquet_table",
+            "paths": [self.paths[0]],
+            "options": {**self.options, "values": self.options["values"][:1]},
+        }
+
+
+def with_files(description: dict[str, Any], splits: Sequence[Split]) -> dict[str, Any]:
+    """What `describe_some` has said, of the files of these splits too."""
+    options, first = description["options"], description["paths"][0]
+    found = dict(zip(description["paths"], options["values"], strict=True)) if options["values"] else {first: []}
+    found |= {split.file: split.constants or [] for split in splits}
+    values = list(found.values()) if options["partitions"] else []
+    return {**description, "paths": list(found), "options": {**options, "values": values}}
 
 
 def field_ids(file: ParquetFile) -> dict[int, int]:

@@ -159,12 +159,15 @@ class JoinTables:
         self.x = x
 
     def built(self, join: ReadyJoin, full_at: int | None = None) -> JoinTable:
-        """The table of the build side. Raises `Full` if a worker takes more than `full_at` bytes for it."""
-        states = self.x.pipelines.run(
-            join.step, "build", join.built, join.sink(self.x.run.settings.equal_hashes), full_at=full_at
-        )
+        """The table of the build side. Raises `Full` if a worker takes more than `full_at` bytes for it; the build side
+        can be read again then."""
+        sink = join.sink(self.x.run.settings.equal_hashes)
+        may_fail = full_at is not None
+        states = self.x.pipelines.run(join.step, "build", join.built, sink, full_at=full_at, releases=not may_fail)
         contexts = [c for _, c in states]
         table = self._link(join.step, states[0][0], [contexts] if join.is_shared else [[c] for c in contexts], full_at)
+        if may_fail:
+            join.built.data.release()
         table.origin = join.built.data
         self.x.run.chose(join.step.name, table.way.name)
         return table

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import field
@@ -16,10 +17,12 @@ import pyarrow as pa
 
 from tsql.backends.io import tell_lost
 from tsql.backends.local.run.host import Chunk, Context, Shared, allocate_zeroed, free, read_i64, read_u64, take_chunks
+from tsql.backends.local.run.positions import check_count, check_rows, first_position
 from tsql.kernels.aggregates.base import field_offsets
 from tsql.kernels.codegen.llvm import QUICK, compiler
 from tsql.kernels.emit.batch import Morsels, SourceColumn, arrow_layout, joined_morsels, round_range
 from tsql.kernels.emit.pipeline import ColumnarScan, Sink
+from tsql.kernels.emit.rows import POSITION
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import Type
 from tsql.kernels.operators.aggregate.groups import AggregateSink, DenseAggregate, GroupScan, HashAggregate
@@ -54,11 +57,18 @@ class Dataset:
 
     shards: int
     rows: int | None = None
+    expected: int | None = None
+    """The estimated rows, where there is no bound."""
+
     ready = False
     """Whether all rows are in memory, so that getting a part takes no time."""
 
     positioned = False
     """Whether the position of a row identifies it among all rows of the input."""
+
+    numbered = False
+    """Whether positions are those in the whole input, of which a task of a cluster has a part. They must go along with
+    rows that are written elsewhere."""
 
     by_morsel = False
     """Whether workers take morsels in turn and the output follows the order of the morsels."""
@@ -103,6 +113,7 @@ class ChunkData(Dataset):
         self.starts = running_sums([sum(c.rows for c in s) for s in shards])
         self.rows = self.starts[-1]
         self.part_bytes = PART_BYTES
+        self.numbered = any(c.name == POSITION for c in columns)
         self.stable = self.ready = stable and all(isinstance(c, Chunk) for s in shards for c in s)
 
     def empty_source(self) -> ColumnarScan:
@@ -165,6 +176,7 @@ class CoalescedData(Dataset):
 
     def __init__(self, data: Dataset, tasks: int):
         self.data, self.shards, self.rows, self.ready = data, tasks, data.rows, data.ready
+        self.expected = data.expected
         self._next = 0
         self._lock = threading.Lock()
 
@@ -245,7 +257,7 @@ class SourceData(Dataset):
     that the head of the pipeline does not read may be decoded only for the rows that pass it
     (`planner/choose/late_decoding.py`)."""
 
-    positioned = True
+    positioned = numbered = True
 
     def __init__(
         self,
@@ -260,13 +272,27 @@ class SourceData(Dataset):
         self.late = late
         self.source, self.columns, self.batch_rows, self.shared = source, columns, batch_rows, shared
         self.shards = shards
-        self.splits = source.splits(columns, where)
+        self.splits, self.where = source.splits(columns, where), where
+        check_count(len(self.splits), source)
         self.statistics = source.statistics()
-        known = [s.rows for s in self.splits]
-        self.rows = sum(known) if all(r is not None for r in known) else self.statistics.rows
-        self._next = 0
-        self._lock = threading.Lock()
+        self.count()
+        if self.rows is None and self.expected is None:
+            self.rows = self.statistics.rows
+        self._start()
         self._columns: dict[tuple[str, pa.DataType], SourceColumn] = {}
+
+    def count(self) -> None:
+        """Find out how many rows the splits have, or may have."""
+        known = [split.rows for split in self.splits]
+        self.rows = None if None in known else sum(known)
+        likely = [split.expected if split.rows is None else split.rows for split in self.splits]
+        self.expected = None if self.rows is not None or None in likely else sum(likely)
+
+    def _start(self) -> None:
+        """Begin with the first split."""
+        self._next = 0
+        self._opened: deque[Any] = deque()
+        self._lock = threading.Lock()
 
     def _column(self, name: str, arrow: pa.DataType) -> SourceColumn:
         found = self._columns.get((name, arrow))
@@ -292,9 +318,13 @@ class SourceData(Dataset):
     def empty_source(self) -> ColumnarScan:
         return ColumnarScan(tuple(self._column(c, self.source.schema[c].type.to_arrow()) for c in self.columns))
 
+    def scan_of(self, batch: pa.RecordBatch) -> ColumnarScan:
+        """The layout of a batch of the source."""
+        return ColumnarScan(tuple(self._column(n, a.type) for n, a in zip(self.columns, batch.columns, strict=True)))
+
     def again(self) -> Dataset:
         fresh = copy(self)
-        fresh._next, fresh._lock = 0, threading.Lock()
+        fresh._start()
         return fresh
 
     def spread(self, tasks: int) -> Dataset:
@@ -305,23 +335,33 @@ class SourceData(Dataset):
         size = threads if small else threads * WAVE_SPLITS
         for start in range(0, max(1, len(self.splits)), size):
             wave = copy(self)
-            wave.splits, wave._next, wave._lock = self.splits[start : start + size], 0, threading.Lock()
+            wave.splits = self.splits[start : start + size]
+            wave._start()
             yield wave
 
     def _take(self) -> Any:
-        with self._lock:
-            if self._next >= len(self.splits):
-                return None
-            self._next += 1
-            return self.splits[self._next - 1]
+        """The next split to read; None at the end. What is only a part of a file is opened first."""
+        opened = getattr(self.source, "opened", None)
+        while True:
+            with self._lock:
+                if self._opened:
+                    return self._opened.popleft()
+                if self._next >= len(self.splits):
+                    return None
+                split = self.splits[self._next]
+                self._next += 1
+            if opened is None or split.rows is not None:
+                return split
+            found = opened(split, self.columns, self.where)
+            with self._lock:
+                self._opened.extend(found)
 
     def feed(self, shard: int) -> Iterator[Part]:
         while (split := self._take()) is not None:
-            position = split.order << 40
+            position = first_position(split)
             for number, batch in enumerate(self.source.read(split, self.columns)):
                 self.shared.run.check()
-                arrays = list(batch.columns)
-                source = ColumnarScan(tuple(self._column(n, a.type) for n, a in zip(self.columns, arrays, strict=True)))
+                arrays, source = list(batch.columns), self.scan_of(batch)
                 morsels = Morsels(len(arrays))
                 for start, rows, pieces in slices(arrays, batch.num_rows, self.batch_rows):
                     morsels.add_arrays(pieces, position + start, rows)
@@ -330,9 +370,10 @@ class SourceData(Dataset):
                 bytes = 0 if getattr(self.source, "in_memory", False) else batch.nbytes
                 self.shared.reserve(bytes)
                 try:
-                    yield Part(source, morsels, (split.order, number))
+                    yield Part(source, morsels, (split.order, split.first + number))
                 finally:
                     self.shared.release(bytes)
+            check_rows(split, position)
             tell_lost(self.source, self.columns, self.shared.run)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.local.run.dataset import Dataset, SourceData, slices
 from tsql.backends.local.run.dataset import Part as Morsel
+from tsql.backends.local.run.positions import ROW_BITS
 from tsql.kernels.emit.batch import Morsels, SourceColumn, arrow_layout
 from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.expr.nodes import Column
@@ -35,7 +36,7 @@ def facts_of(data: SourceData) -> dict[str, Any]:
 class BatchData(Dataset):
     """One shard of Arrow batches, each with the order of its split. Facts about the columns come from the driver."""
 
-    positioned = True
+    positioned = numbered = True
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class BatchData(Dataset):
             if order != last:
                 # The position of the row in the whole input, which `first` and `last` compare, whichever task reads
                 # it.
-                position, last = order << 40, order
+                position, last = order << ROW_BITS, order
             yield self.part(batch, position, (order, number))
             position += batch.num_rows
 

@@ -12,8 +12,10 @@ from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import library_chunk
 from tsql.backends.local.run.rows import Rows
 from tsql.backends.local.run.spill import AnyChunk
+from tsql.kernels.emit.rows import POSITION
 from tsql.kernels.expr.nodes import Call, Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.functions.host import innermost, replace_calls
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.planner.physical.operators.aggregate import Aggregate
@@ -36,6 +38,8 @@ class HostFunctions:
 
     def _columns(self, step: Step, flow: Flow, names: dict[Call, str]) -> Flow:
         columns = columns_of(flow.schema)
+        if flow.data.numbered:
+            columns = (*columns, OutputColumn(POSITION, Column(POSITION, BIGINT, False), False))
         arguments, places = host_calls.arguments(list(names))
         extra = tuple(OutputColumn(f"#argument{i}", e, True, True) for i, e in enumerate(arguments))
         lists = self.rows.collect(step, flow, (*columns, *extra), f"arguments {len(flow.schema)}")

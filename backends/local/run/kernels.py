@@ -45,6 +45,8 @@ class Kernels:
         self.runs = 0
         self.recording: Recording | None = None
         """The calls of the plan, once they are known to be the same in each run."""
+        self.progressive: Any = None
+        """The plan of its snapshots, with its kernels, once it has run progressively."""
 
 
 class KernelFinder:

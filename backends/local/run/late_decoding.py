@@ -20,6 +20,7 @@ import numpy as np
 from tsql.backends.io import tell_lost
 from tsql.backends.io.parquet.pages import Selection
 from tsql.backends.local.run.dataset import Dataset, Part, SourceData
+from tsql.backends.local.run.positions import check_rows, first_position
 from tsql.kernels.emit.batch import Morsels, SourceColumn, all_ones
 from tsql.kernels.emit.pipeline import ColumnarScan, Operator, Sink
 from tsql.kernels.operators.choose_rows import LAST_ROW, Admit, Choose
@@ -152,7 +153,7 @@ class LateData(Dataset):
     def __init__(self, pipelines: Pipelines, step: Step, role: str, flow: Flow, stages: list[DecodingStage]):
         self.pipelines, self.step, self.role, self.flow, self.stages = pipelines, step, role, flow, stages
         self.data: SourceData = flow.data
-        self.shards, self.rows = self.data.shards, self.data.rows
+        self.shards, self.rows, self.expected = self.data.shards, self.data.rows, self.data.expected
         self.used: tuple[str, ...] = ()
         self._sources: dict[tuple[int, ...], ColumnarScan] = {}
 
@@ -193,6 +194,7 @@ class LateData(Dataset):
         try:
             while (split := data._take()) is not None:
                 reader.open(split)
+                check_rows(split, first_position(split) + split.rows)
                 number = 0
                 while rows := reader.advance():
                     shared.run.check()
@@ -202,7 +204,8 @@ class LateData(Dataset):
                             bytes = reader.bytes
                             shared.reserve(bytes - reserved)
                             reserved = bytes
-                        yield self._part(reader, count, (split.order << 40) + reader.late.start, (split.order, number))
+                        position = first_position(split) + reader.late.start
+                        yield self._part(reader, count, position, (split.order, split.first + number))
                         number += 1
         finally:
             shared.release(reserved)

@@ -167,12 +167,14 @@ class Pipelines:
         take: Take | None = None,
         expected: int = 0,
         full_at: int | None = None,
+        releases: bool = True,
     ) -> list[tuple[Sink, Context]]:
         """Run a pipeline on every shard of the flow's dataset; returns each shard's sink and context.
 
         `take` is called after each part, and when a sink holds much, to move what it holds out of its state. `expected`
         is a guess of the number of groups that a hash table of the sink will hold. `full_at`: a worker that takes more
-        bytes ends the run with `Full`."""
+        bytes ends the run with `Full`. Without `releases` the caller frees the dataset: it may have to read it
+        again."""
         ctypes.c_int64.from_address(self.shared.address + 24).value = 0
         start, before = time.perf_counter(), self.shared.rows_done
         # Handing a task to another thread costs more than processing a few thousand rows.
@@ -189,7 +191,8 @@ class Pipelines:
         if self.recorder is not None:
             self.recorder.ran([task.call() for task in tasks])
         self.record(step, role, before, start)
-        flow.data.release()
+        if releases:
+            flow.data.release()
         return results
 
     def coalesced(self, flow: Flow) -> Flow:

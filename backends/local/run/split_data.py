@@ -3,7 +3,6 @@ read these: to ask the source itself would open every file."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +11,12 @@ from tsql.backends.io import Source, Split
 from tsql.backends.local.run.dataset import SourceData
 from tsql.backends.local.run.host import Shared
 from tsql.kernels.emit.batch import SourceColumn, arrow_layout
+from tsql.kernels.expr.nodes import Expr
 
 
 class SplitData(SourceData):
-    """Some splits of a source. `facts` are (nullable, bounds) of each column."""
+    """Some splits of a source. `facts` are (nullable, bounds) of each column. Row groups that cannot pass `where` are
+    not read."""
 
     def __init__(
         self,
@@ -27,15 +28,14 @@ class SplitData(SourceData):
         batch_rows: int,
         shared: Shared,
         late: bool = False,
+        where: Expr | None = None,
     ):
-        self.late, self.facts = late, facts
+        self.late, self.facts, self.where = late, facts, where
         self.source, self.columns, self.batch_rows, self.shared = source, columns, batch_rows, shared
         self.shards, self.splits = shards, splits
         self.statistics = None
-        known = [split.rows for split in splits]
-        self.rows = None if any(rows is None for rows in known) else sum(rows for rows in known if rows is not None)
-        self._next = 0
-        self._lock = threading.Lock()
+        self.count()
+        self._start()
         self._columns: dict[tuple[str, pa.DataType], SourceColumn] = {}
 
     def _made_column(self, name: str, arrow: pa.DataType) -> SourceColumn:

@@ -27,7 +27,6 @@ from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.spill import TABLE, AnyChunk, Store, bytes_of
 from tsql.backends.local.spill.partitions import Partitions, needed_columns
 from tsql.backends.local.spill.values import DistinctValues, has_one_list_of_values
-from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Aggregate as Call
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.operators.aggregate.groups import AggregateSink
@@ -100,11 +99,7 @@ class SpillingGroups:
         make: Callable[..., AggregateSink],
     ) -> Flow:
         shards = flow.data.shards
-        columns = needed_columns(
-            flow.schema,
-            None if step.absorbs else [*(e for _, e in by), *(e for _, c in calls for e in c.expressions())],
-        )
-        keep_order = any(plain_body(c).wants_position for _, c in calls)
+        columns = needed_columns(flow.schema, by, calls, step.absorbs)
         key = tuple(e for _, e in by)
         store = self.x.spill.store(f"{step.name} groups")
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
@@ -117,7 +112,7 @@ class SpillingGroups:
 
         def placed(flow: Flow, places: list[int], level: int) -> list[tuple[int, list[AnyChunk]]]:
             number = self.x.part(Partitions).number(flow.data, columns, self.x.spill.share(TABLE, self.x.threads) or 0)
-            parts = self.x.part(Partitions).of(step, "partition", flow, key, columns, level, number, keep_order)
+            parts = self.x.part(Partitions).of(step, "partition", flow, key, columns, level, number)
             return [
                 (place, chunks) for place, of_shard in zip(places, parts, strict=True) for chunks in of_shard if chunks
             ]

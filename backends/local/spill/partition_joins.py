@@ -114,12 +114,16 @@ class PartitionData(Dataset):
 
     def feed(self, shard: int) -> Iterator[Part]:
         number = 0
+        position = sum(c.rows for of_shard in self.pairs[:shard] for p in of_shard for c in p.probed)
         for pair in self.pairs[shard]:
+            data = self.side.data([pair.probed], self.joins.x.spill.morsel_rows())
+            data.first = position
             for block in pair.blocks:
                 with self.joins.table(self.join, block, self.records[shard]):
-                    for part in self.side.data([pair.probed], self.joins.x.spill.morsel_rows()).feed(0):
+                    for part in data.feed(0):
                         yield Part(part.source, part.morsels, (shard, number))
                         number += 1
+            position += sum(c.rows for c in pair.probed)
 
 
 class PartitionJoins:

@@ -2,22 +2,26 @@
 them.
 
 `Partitions.of` serves every step that can process some keys at a time (including window functions): equal keys of a
-shard are in one partition, and inside it the input order is kept if requested."""
+shard are in one partition. Rows need not be in input order there: steps that depend on it write the positions too."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tsql.backends.local.run.dataset import ChunkData, Dataset, GroupData, Part
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Context
 from tsql.backends.local.run.spill import AnyChunk, bytes_of
+from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.emit.pipeline import Sink
+from tsql.kernels.emit.rows import POSITION
+from tsql.kernels.expr.nodes import Aggregate as Call
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.operators.aggregate.groups import AggregateSink
 from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.partition import Partition
@@ -68,7 +72,6 @@ class Partitions:
         columns: tuple[OutputColumn, ...],
         level: int,
         number: int,
-        keep_order: bool = False,
     ) -> list[list[list[AnyChunk]]]:
         """The rows of each shard in partitions by the hash of `key`. Each level, counted from 1, uses other bits."""
         flow = replace(flow, data=flow.data.again())
@@ -88,7 +91,7 @@ class Partitions:
                     target += chunks
 
         def make() -> Partition:
-            return Partition(columns, key, number, self.x.run.settings.equal_hashes, keep_order, level=level, most=most)
+            return Partition(columns, key, number, self.x.run.settings.equal_hashes, False, level=level, most=most)
 
         with self.x.states.attempt() as attempt:
             for _, context in self.x.pipelines.run(step, name, flow, make, take):
@@ -136,9 +139,15 @@ class Partitions:
             self.x.states.open.pop(id(context), None)
 
 
-def needed_columns(schema: Schema, expressions: list[Expr] | None) -> tuple[OutputColumn, ...]:
-    """The columns that expressions use (None: all), to be written."""
-    used: Any = None if expressions is None else {c for e in expressions for c in e.columns()}
-    return tuple(
-        OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema if used is None or f.name in used
-    )
+def needed_columns(
+    schema: Schema, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], absorbs: bool = False
+) -> tuple[OutputColumn, ...]:
+    """The columns that an aggregation uses, to be written. If it depends on order, rows carry their positions: those in
+    the partitions would say nothing about the rows of other partitions and tasks."""
+    if absorbs:
+        return tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema)
+    expressions = [*(e for _, e in by), *(e for _, c in calls for e in c.expressions())]
+    used = {c for e in expressions for c in e.columns()}
+    columns = tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema if f.name in used)
+    placed = any(plain_body(c).wants_position for _, c in calls)
+    return (*columns, OutputColumn(POSITION, Column(POSITION, BIGINT, False), False)) if placed else columns

@@ -310,7 +310,9 @@ class MergedData(Dataset):
             if rows <= 0:
                 return
             block = Chunk((number,), rows, [a.slice(0, rows) for a in arrays[: len(self.columns)]])
-            for part in ChunkData(self.columns, [[block]], self.batch_rows).feed(0):
+            data = ChunkData(self.columns, [[block]], self.batch_rows)
+            data.first = position
+            for part in data.feed(0):
                 yield Part(self.empty_source(), part.morsels, (0, number))
             position += rows
 

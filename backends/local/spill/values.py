@@ -43,7 +43,7 @@ class DistinctValues:
     def groups(self, step: Aggregate, flow: Flow, calls: Calls) -> Flow:
         """The one group of an aggregate without keys."""
         values = next(c.args for _, c in calls if c.distinct)
-        columns = needed_columns(flow.schema, [e for _, c in calls for e in c.expressions()])
+        columns = needed_columns(flow.schema, (), calls)
         number = self.x.part(Partitions).number(flow.data, columns, self.x.spill.share(TABLE, self.x.threads) or 0)
         parts = self.x.part(Partitions).of(step, "values", flow, values, columns, 1, number)
         jobs = [[c for of_shard in parts for c in of_shard[p]] for p in range(number)]

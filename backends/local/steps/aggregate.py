@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Pipe, Shape, Way, relies_on_hashes
@@ -11,7 +12,10 @@ from tsql.backends.local.spill.groups import SpillingGroups, group_pipes
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.dense import DENSE_GROUPS
 from tsql.kernels.emit.pipeline import Pipeline, Sink
+from tsql.kernels.expr.nodes import Aggregate as Call
+from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.operators.aggregate.groups import AggregateSink, Grouping, is_dense, make_sink
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.aggregate import Aggregate
 
 ARRAY = Way("groups in an array", f"the keys have at most {DENSE_GROUPS:,} known values, or few for the rows")
@@ -32,6 +36,18 @@ class DenseProbe(Sink):
         self.dense = is_dense(self.grouping.fields, self.expected)
 
 
+@dataclass
+class ReadyGroups:
+    """A pipeline that ends in groups: its rows, the keys and calls over them, what makes its sink, and how many groups
+    are expected in each shard."""
+
+    flow: Flow
+    by: tuple[tuple[str, Expr], ...]
+    calls: tuple[tuple[str, Call], ...]
+    make: Callable[..., AggregateSink]
+    expected: int
+
+
 @runs(Aggregate)
 class AggregateStep(LocalStep[Aggregate]):
     """Builds groups. The next pipeline reads them in place."""
@@ -49,6 +65,13 @@ class AggregateStep(LocalStep[Aggregate]):
         )
 
     def flow(self, node: Node) -> Flow:
+        ready = self.prepared(node)
+        return self.x.part(SpillingGroups).groups(
+            node.step, ready.flow, ready.by, ready.calls, ready.make, ready.expected
+        )
+
+    def prepared(self, node: Node) -> ReadyGroups:
+        """The pipeline that ends in the groups, before it runs."""
         x, step = self.x, node.step
         flow = x.flow(node.inputs[0])
         if not step.absorbs:
@@ -76,7 +99,7 @@ class AggregateStep(LocalStep[Aggregate]):
         if step.phase == "partial" and not relies_on_hashes(node, x.graph.hands_out_shards):
             flow = x.pipelines.coalesced(flow)
         expected = 0 if dense or not by else _expected_groups(step, flow)
-        return x.part(SpillingGroups).groups(step, flow, by, calls, make, expected)
+        return ReadyGroups(flow, by, calls, make, expected)
 
     def _is_dense(self, step: Aggregate, flow: Flow, grouping: Grouping, expected: int | None) -> bool:
         """Whether the keys that reach the sink have few known values. Found by a dry run, once per layout."""
@@ -97,5 +120,6 @@ def _expected_groups(step: Aggregate, flow: Flow) -> int:
     if not step.groups:
         return 0
     shards = 1 if step.phase == "partial" else flow.data.shards
-    rows = flow.data.rows if flow.data.rows is not None else step.groups
+    likely = flow.data.expected if flow.data.rows is None else flow.data.rows
+    rows = step.groups if likely is None else likely
     return min(step.groups // shards, rows // flow.data.shards + 1)

@@ -76,7 +76,8 @@ class HashJoinStep(LocalStep[HashJoin]):
         is_shared = isinstance(below.step, Broadcast) and below.step.scope == "local" and not below.is_shared
         built, build_keys = x.hosts.calls(step, x.flow(below.inputs[0] if is_shared else below), build_keys)
         probed, probe_keys = x.hosts.calls(step, x.flow(node.inputs[1 - at]), probe_keys)
-        is_shared = is_shared or built.replicated or (built.data.shards == 1 and probed.data.shards == 1)
+        # One shard of rows may meet a probe side that several threads read.
+        is_shared = is_shared or built.replicated or built.data.shards == 1
         needed = step.needed(at)
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in schema if f.name in needed)
         join = ReadyJoin(

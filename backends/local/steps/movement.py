@@ -165,7 +165,8 @@ class SendingStep(LocalStep[Step]):
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
         flow = x.pipelines.coalesced(one_copy(flow))
-        per_shard = None if flow.data.rows is None else flow.data.rows // (shards * flow.data.shards)
+        rows = flow.data.expected if flow.data.rows is None else flow.data.rows
+        per_shard = None if rows is None else rows // (shards * flow.data.shards)
         store, most = x.spill.store(step.name), x.spill.chunk_rows(columns, shards)
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Pipe, Shape, relies_on_hashes
@@ -13,11 +14,35 @@ from tsql.backends.local.spill.sorts import Sorts, sort_pipes
 from tsql.kernels.expr.nodes import Column, SortKey
 from tsql.kernels.operators.collect import columns_of
 from tsql.kernels.operators.top import LARGEST, Top
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.movement import Gather
 from tsql.planner.physical.operators.sort import Sort
 
 FEW_PER_SHARD = 1000
 """Up to this many rows per shard are sorted directly: a heap would need another kernel."""
+
+
+@dataclass
+class ReadyTop:
+    """The pipeline that ends in heaps, before it runs. keys: as expressions over the rows of the flow."""
+
+    flow: Flow
+    keys: tuple[SortKey, ...]
+    limit: int | None
+
+    @property
+    def is_heap(self) -> bool:
+        """Whether the first rows fit a heap."""
+        return self.limit is not None and self.limit <= LARGEST
+
+    @property
+    def role(self) -> str:
+        return f"top {self.limit}"
+
+    @property
+    def make(self) -> Callable[[], Top]:
+        columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in self.flow.schema)
+        return lambda: Top(columns, self.keys, self.limit or 0)
 
 
 @runs(Sort)
@@ -34,14 +59,19 @@ class SortStep(LocalStep[Sort]):
         sorts = sort_pipes(described(step), inputs[0], about)
         return Shape(source=f"rows of {step.name}", pipes=(*hosts, *heaps, *sorts))
 
-    def flow(self, node: Node) -> Flow:
+    def prepared(self, node: Node) -> ReadyTop:
+        """The rows that are sorted."""
         x, step = self.x, node.step
         flow, expressions = x.hosts.calls(step, x.flow(node.inputs[0]), tuple(k.expr for k in step.keys))
         keys = tuple(SortKey(e, k.descending, k.nulls_first) for e, k in zip(expressions, step.keys, strict=True))
-        limit = row_count(step.limit, x.run.parameters)
-        if limit is not None and limit <= LARGEST and not (limit <= FEW_PER_SHARD and _has_first_rows(step)):
+        return ReadyTop(flow, keys, row_count(step.limit, x.run.parameters))
+
+    def flow(self, node: Node) -> Flow:
+        x, step, ready = self.x, node.step, self.prepared(node)
+        flow, keys, limit = ready.flow, ready.keys, ready.limit
+        if ready.is_heap and not (limit <= FEW_PER_SHARD and _has_first_rows(step)):
             with x.states.attempt() as attempt:
-                flow = self._top(node, flow, keys, limit)
+                flow = self._top(node, ready)
             if attempt.failed:
                 # The rows of a heap do not fit: all rows are sorted, in files if necessary.
                 flow = replace(flow, data=flow.data.again())
@@ -60,12 +90,11 @@ class SortStep(LocalStep[Sort]):
             lists.append([c for found in ordered.data.chunks for c in found])
         return x.rows.chunk_flow(columns, lists, Flow(flow.data, step.schema))
 
-    def _top(self, node: Node, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
+    def _top(self, node: Node, ready: ReadyTop) -> Flow:
         """The first rows of each shard, by heaps. They are unordered."""
-        x = self.x
-        columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
+        x, flow = self.x, ready.flow
         flow = flow if relies_on_hashes(node, x.graph.hands_out_shards) else x.pipelines.coalesced(flow)
-        states = x.pipelines.run(node.step, f"top {limit}", flow, lambda: Top(columns, keys, limit))
+        states = x.pipelines.run(node.step, ready.role, flow, ready.make)
         return Flow(TopData(states[0][0], [c for _, c in states], x.shared), flow.schema)
 
 

@@ -10,12 +10,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from tsql.backends.spark.failures import telling
+from tsql.backends.spark.transport.cluster import slots
 from tsql.backends.spark.transport.frames import Computed, FrameTransport, Read, Together
 from tsql.backends.spark.transport.reach import check_server
 from tsql.backends.spark.travel.check import make_ready
@@ -30,10 +32,15 @@ MOST_SENT_BYTES = 8 << 20
 """A message to the server has at most 128 MB, with the functions of all stages."""
 
 
+MOST_GIVEN_BYTES = 1 << 20
+"""An upload is a request of its own to the server."""
+
+
 class ConnectTransport(FrameTransport):
     """Moves rows with DataFrames of a Spark Connect session."""
 
     most_sent_bytes = MOST_SENT_BYTES
+    most_given_bytes = MOST_GIVEN_BYTES
     streams = True
 
     def __init__(self, session: Any):
@@ -45,11 +52,12 @@ class ConnectTransport(FrameTransport):
 
     @cached_property
     def cores(self) -> int:
-        """Spark's default number of partitions, as its plan of a range tells it: no job runs."""
+        """By Spark's default number of partitions, as its plan of a range tells it: no job runs."""
         with telling():
             (found,) = self.session.sql("EXPLAIN SELECT id FROM range(1)").collect()
+            cpus = self.session.conf.get("spark.task.cpus", None)
         splits = re.search(r"splits=(\d+)", str(found[0]))
-        return max(1, int(splits.group(1))) if splits else 1
+        return slots(int(splits.group(1)) if splits else 1, cpus)
 
     @cached_property
     def executors(self) -> int:
@@ -83,17 +91,26 @@ class ConnectTransport(FrameTransport):
             )
         return super().frame(frame)
 
+    @property
+    def cluster(self) -> Any:
+        return self.session
+
     def collect(self, rows: Computed | Together, partitions: list[int], group: str) -> Iterator[Row]:
         client = self.session.client
-        with self._lock:
-            self.running[group] += 1
-        self.session.addTag(group)
-        try:
+        with self.in_group(group):
             plan = self.chosen(rows, partitions)._plan
             for found in client.to_table_as_iterator(plan.to_proto(client), plan.observations):
                 if isinstance(found, pa.Table):
                     for batch in found.to_batches():
                         yield from wire_rows(batch)
+
+    @contextmanager
+    def in_group(self, group: str) -> Iterator[None]:
+        with self._lock:
+            self.running[group] += 1
+        self.session.addTag(group)
+        try:
+            yield
         finally:
             self.session.removeTag(group)
             with self._lock:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial, reduce
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark import RDD, StorageLevel
+from pyspark import RDD, StorageLevel, TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from tsql.backends.spark.failures import placed
 from tsql.backends.spark.frame import spark_schema
 from tsql.backends.spark.task import Task
+from tsql.backends.spark.transport.cluster import executors_of, slots_of
 from tsql.backends.spark.transport.transport import Rows, TaskWork, Transport
 from tsql.backends.spark.wire import Row, wire_batch, wire_rows, wire_table
 from tsql.kernels.expr.nodes import Column, SortKey
@@ -34,15 +36,26 @@ WIRE = StructType([
 NOTHING = b"{}"
 """The blob of a row that is about the run and says nothing."""
 
+NUMBERS = (
+    "cast(id as int) as shard",
+    "cast(null as string) as input",
+    "cast(0 as bigint) as place",
+    "cast('{}' as binary) as blob",
+)
+"""Of a range: a row for each shard that says nothing but its number."""
+
 
 @dataclass
 class Read:
-    """A DataFrame that tasks read: of the wire, or (`of_user`) of a user. `first`: no other tasks run before them."""
+    """A DataFrame that tasks read: of the wire, or (`of_user`) of a user. `first`: no other tasks run before them.
+    `numbered`: each partition has a row, whose shard is the number of its task. Spark's own number of a partition
+    counts those of the DataFrames before it in a union, too."""
 
     frame: Any
     partitions: int
     of_user: bool = False
     first: bool = False
+    numbered: bool = False
 
 
 @dataclass
@@ -62,10 +75,9 @@ class Computed:
 
     def of(self, partitions: list[int] | None) -> Any:
         """The rows that some of the tasks compute; the others do nothing."""
-        function = run_batches if self.rows.of_user else run_wire
-        work = self.work
         only = None if partitions is None else frozenset(partitions)
-        return self.rows.frame.mapInArrow(partial(function, work.part, work.given, work.shared, only), WIRE)
+        rows = self.rows
+        return rows.frame.mapInArrow(partial(run, self.work, rows.of_user, rows.numbered, only), WIRE)
 
 
 @dataclass
@@ -79,65 +91,40 @@ class Together:
         return _union([rows.frame for rows in self.several])
 
 
-def run_wire(
-    part: str,
-    given: dict[int, list[Row]],
-    shared: dict[str, Any],
-    only: frozenset[int] | None,
-    batches: Iterator[pa.RecordBatch],
+def run(
+    work: TaskWork, of_user: bool, numbered: bool, only: frozenset[int] | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The function of a task over rows of the wire. `only`: the tasks that are to run."""
-    if only is not None and _number() not in only:
-        return iter(())
-    task = _task(part, given, shared)
-    return map(wire_batch, placed(task.where, task.run(row for batch in batches for row in wire_rows(batch))))
+    """The function of a task over rows of the wire, or (`of_user`) over a DataFrame of a user. `only`: the tasks that
+    are to run."""
+    return map(wire_batch, _found(work, of_user, numbered, batches, only))
 
 
-def run_batches(
-    part: str,
-    given: dict[int, list[Row]],
-    shared: dict[str, Any],
-    only: frozenset[int] | None,
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """The function of a task over a DataFrame of a user."""
-    if only is not None and _number() not in only:
-        return iter(())
-    task = _task(part, given, shared)
-    return map(wire_batch, placed(task.where, task.run_batches(batches)))
-
-
-def result_of_wire(
-    part: str, given: dict[int, list[Row]], shared: dict[str, Any], batches: Iterator[pa.RecordBatch]
+def result(
+    work: TaskWork, of_user: bool, numbered: bool, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The function of a task that makes rows of the result."""
-    task = _task(part, given, shared)
-    found = placed(task.where, task.run(row for batch in batches for row in wire_rows(batch)))
     # What earlier tasks have counted has no place in the result.
-    return (row[3] for row in found if isinstance(row[3], pa.RecordBatch))
+    return (row[3] for row in _found(work, of_user, numbered, batches) if isinstance(row[3], pa.RecordBatch))
 
 
-def result_of_batches(
-    part: str, given: dict[int, list[Row]], shared: dict[str, Any], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The same over a DataFrame of a user."""
-    task = _task(part, given, shared)
-    return (row[3] for row in placed(task.where, task.run_batches(batches)))
-
-
-def _number() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return context.partitionId() if context is not None else 0
-
-
-def _task(part: str, given: dict[int, list[Row]], shared: dict[str, Any]) -> Task:
-    from pyspark import TaskContext
-
+def _found(
+    work: TaskWork,
+    of_user: bool,
+    numbered: bool,
+    batches: Iterator[pa.RecordBatch],
+    only: frozenset[int] | None = None,
+) -> Iterator[Row]:
+    """What a task makes of its rows."""
     context = TaskContext.get()
     number, cpus = (context.partitionId(), context.cpus()) if context is not None else (0, 1)
-    return Task(part, number, given.get(number, []), shared, cpus)
+    rows = iter(()) if of_user else (row for batch in batches for row in wire_rows(batch))
+    if numbered:
+        first = next(rows)
+        number, rows = first[0], chain((first,), rows)
+    if only is not None and number not in only:
+        return iter(())
+    task = Task(work.part, number, work.given.get(number, []), work.shared, cpus)
+    return placed(task.where, task.run_batches(batches) if of_user else task.run(rows))
 
 
 class FrameTransport(Transport):
@@ -148,18 +135,18 @@ class FrameTransport(Transport):
 
     @property
     def cores(self) -> int:
-        return max(1, self.session.sparkContext.defaultParallelism)
+        return slots_of(self.session.sparkContext)
 
     @property
     def executors(self) -> int:
-        return 1
+        return executors_of(self.session.sparkContext)
 
     def given(self, tasks: list[list[Row]]) -> Read:
         # A DataFrame of few rows has partitions of Spark's choice: the rows are placed like others. A task without
         # rows gets one that says nothing, so that the DataFrame is never empty: Spark would leave its tasks out.
         rows = [row for number, mine in enumerate(tasks) for row in _stamped(mine, number)]
         frame = self.session.createDataFrame(wire_table(rows), WIRE)
-        return Read(frame.repartitionById(len(tasks), "shard"), len(tasks), first=True)
+        return Read(frame.repartitionById(len(tasks), "shard"), len(tasks), first=True, numbered=True)
 
     def frame(self, frame: Any) -> Read:
         return Read(frame, 0, of_user=True)
@@ -168,7 +155,9 @@ class FrameTransport(Transport):
         return Computed(rows, work)
 
     def placed(self, inputs: list[Any], shards: int, tasks: int | None = None) -> Read:
-        return Read(_union([rows.frame for rows in inputs]).repartitionById(shards, "shard"), shards)
+        numbers = self.session.range(0, shards, 1, 1).selectExpr(*NUMBERS)
+        frame = _union([*(rows.frame for rows in inputs), numbers])
+        return Read(frame.repartitionById(shards, "shard"), shards, numbered=True)
 
     def arranged(self, rows: Rows, work: TaskWork, plan: PhysicalPlan, keys: tuple[SortKey, ...], shards: int) -> Read:
         frame = self.result(rows, work, plan)
@@ -221,8 +210,7 @@ class FrameTransport(Transport):
 
     def result(self, rows: Read, work: TaskWork, plan: PhysicalPlan) -> Any:
         """The DataFrame of a result."""
-        function = partial(result_of_batches if rows.of_user else result_of_wire, work.part, work.given, work.shared)
-        return rows.frame.mapInArrow(function, spark_schema(plan))
+        return rows.frame.mapInArrow(partial(result, work, rows.of_user, rows.numbered), spark_schema(plan))
 
 
 @dataclass

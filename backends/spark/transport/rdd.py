@@ -9,11 +9,12 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterable, Iterator
-from functools import partial
+from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark import StorageLevel, TaskContext
+from pyspark import Broadcast, StorageLevel, TaskContext
 from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import FramedSerializer, write_int
 from pyspark.sql import SparkSession
@@ -22,6 +23,7 @@ from pyspark.util import _load_from_socket
 
 from tsql.backends.spark.failures import placed
 from tsql.backends.spark.task import Task
+from tsql.backends.spark.transport.cluster import alive, executors_of, slots_of
 from tsql.backends.spark.transport.transport import Activity, Rows, TaskWork, Transport
 from tsql.backends.spark.travel.check import is_this_python, make_ready
 from tsql.backends.spark.travel.look import looked_rows
@@ -35,6 +37,16 @@ REST_SECONDS, REST_STEP_SECONDS = 60.0, 0.05
 PARTITIONER = 0x7473716C
 """Equal partitioners let Spark join several shuffles partition by partition. This number stands for "by shard"."""
 
+
+MOST_GIVEN_BYTES = 64 << 10
+"""A task unpickles this much in a millisecond, and a shuffle takes some 40."""
+
+PIECE_BYTES = 1 << 20
+"""Rows of the driver are sent by tasks of about this size: Spark's scheduler keeps the bytes of each."""
+
+LARGE_BYTES = 1 << 19
+"""A function of a task with more data than this is a broadcast of ours, which is removed when the run ends. Beyond 1 MB
+PySpark makes one by itself, whose file is there as long as the session."""
 
 LEAST_OVERHEAD_MB = 384
 """Spark gives an executor at least this much outside of its heap."""
@@ -89,6 +101,64 @@ class Read:
         return self.jrdd
 
 
+class GivenRows(Read):
+    """Rows of the driver, a partition per list."""
+
+    def __init__(self, context: Any, tasks: list[list[Row]]):
+        self.context, self.tasks = context, tasks
+        self.partitions = len(tasks)
+        self.shuffles: dict[int, Any] = {}
+
+    @cached_property
+    def _rdd(self) -> Any:
+        return self.context.parallelize(self.tasks, len(self.tasks))
+
+    @property
+    def jrdd(self) -> Any:
+        return self._rdd._jrdd
+
+    @property
+    def deserializer(self) -> Any:
+        return self._rdd._jrdd_deserializer
+
+    def shuffled(self, shards: int) -> Any:
+        """(shard, bytes) pairs, each in the partition of its shard, for tasks that also read other rows. The stage that
+        sends them has no Python in it."""
+        if shards not in self.shuffles:
+            gateway, jvm = self.context._gateway, self.context._jvm
+            pieces = [self._piece(rows) for rows in _pieces(row for task in self.tasks for row in task)]
+            array = gateway.new_array(gateway.jvm.org.apache.spark.api.java.JavaRDD, len(pieces))
+            for number, piece in enumerate(pieces):
+                array[number] = piece
+            pairs = jvm.PairwiseRDD(self.context._jsc.union(array).rdd()).asJavaPairRDD()
+            self.shuffles[shards] = pairs.partitionBy(jvm.PythonPartitioner(shards, PARTITIONER))
+        return self.shuffles[shards]
+
+    def _piece(self, rows: list[Row]) -> Any:
+        """An RDD with one partition."""
+        jvm, java = self.context._jvm, self.context._jsc
+        return self.context._serialize_to_jvm(
+            rows,
+            RowSerializer(moves=True),
+            lambda name: jvm.PythonRDD.readRDDFromFile(java, name, 1),
+            lambda: jvm.PythonParallelizeServer(java.sc(), 1),
+        )
+
+
+def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """The rows in lists of about `PIECE_BYTES`."""
+    found: list[Row] = []
+    bytes = 0
+    for row in rows:
+        found.append(row)
+        bytes += len(row[3])
+        if bytes >= PIECE_BYTES:
+            yield found
+            found, bytes = [], 0
+    if found:
+        yield found
+
+
 class Computed:
     """What tasks make of an RDD. The same tasks can be asked for rows in shards (`shuffled`) and for plain rows."""
 
@@ -97,6 +167,7 @@ class Computed:
         self.partitions = rows.partitions
         self.shuffles: dict[int, Any] = {}
         self._plain: Any = None
+        self._data: Any = None
 
     @property
     def plain(self) -> Any:
@@ -118,9 +189,26 @@ class Computed:
         return self.shuffles[shards]
 
     def _mapped(self, serializer: RowSerializer) -> Any:
-        work = partial(run_partition, self.work.part, self.work.given, self.work.shared)
+        broadcasts = {name: found for name, found in self.work.shared.items() if not isinstance(found, list)}
+        work = partial(run_partition, self._sent(), broadcasts)
         function = _wrap_function(self.context, work, self.rows.deserializer, serializer)
         return self.context._jvm.PythonRDD(self.rows.jrdd.rdd(), function, False, False).asJavaRDD()
+
+    def _sent(self) -> Any:
+        """The part, the rows of each task, and the blobs for all of them: as they are, or in a broadcast."""
+        if self._data is None:
+            work = self.work
+            blobs = {name: found for name, found in work.shared.items() if isinstance(found, list)}
+            self._data = (work.part, work.given, blobs)
+            sizes = [len(work.part), *(len(row[3]) for rows in work.given.values() for row in rows)]
+            if sum(sizes) + sum(len(blob) for found in blobs.values() for blob in found) > LARGE_BYTES:
+                self._data = self.context.broadcast(self._data)
+        return self._data
+
+    def free(self) -> None:
+        """Remove the broadcast. No task runs again."""
+        if isinstance(self._data, Broadcast):
+            self._data.destroy()
 
 
 @dataclass
@@ -131,16 +219,13 @@ class Together:
     partitions: int
 
 
-def run_partition(part: str, given: dict[int, list[Row]], shared: dict[str, Any], number: int, items: Any) -> Any:
-    """The function of a task."""
-    task = Task(part, number, given.get(number, []), shared, _cpus())
+def run_partition(sent: Any, broadcasts: dict[str, Any], number: int, items: Any) -> Any:
+    """The function of a task. sent: what `Computed._sent` gives."""
+    context = TaskContext.get()
+    part, given, blobs = sent if isinstance(sent, tuple) else sent.value
+    task = Task(part, number, given.get(number, []), blobs | broadcasts, 1 if context is None else context.cpus())
     is_frame = task.part.entries and task.part.entries[0].kind == "frame"
     return placed(task.where, task.run_batches(items) if is_frame else task.run(_rows(items)))
-
-
-def _cpus() -> int:
-    context = TaskContext.get()
-    return context.cpus() if context is not None else 1
 
 
 def _rows(items: Iterable[Any]) -> Iterator[Row]:
@@ -155,17 +240,22 @@ def _rows(items: Iterable[Any]) -> Iterator[Row]:
 class RddTransport(Transport):
     """Moves rows with the SparkContext of a session."""
 
+    most_given_bytes = MOST_GIVEN_BYTES
+
     def __init__(self, session: SparkSession):
-        self.session, self.context = session, session.sparkContext
+        self.session, self._context = session, session.sparkContext
+
+    @property
+    def context(self) -> Any:
+        return alive(self._context)
 
     @property
     def cores(self) -> int:
-        return max(1, self.context.defaultParallelism)
+        return slots_of(self.context)
 
     @property
     def executors(self) -> int:
-        # The driver is listed too. In local mode it is the only one.
-        return max(1, self.context._jsc.sc().getExecutorMemoryStatus().size() - 1)
+        return executors_of(self.context)
 
     def prepare(self) -> None:
         if not (self.context.master.startswith("local") and is_this_python(self.context.pythonExec)):
@@ -187,9 +277,8 @@ class RddTransport(Transport):
         overhead = max(LEAST_OVERHEAD_MB, int(heap * factor)) if asked is None else to_mb(asked)
         return (heap + overhead) << 20
 
-    def given(self, tasks: list[list[Row]]) -> Read:
-        rdd = self.context.parallelize(tasks, len(tasks))
-        return Read(rdd._jrdd, rdd._jrdd_deserializer, len(tasks))
+    def given(self, tasks: list[list[Row]]) -> GivenRows:
+        return GivenRows(self.context, tasks)
 
     def frame(self, frame: Any) -> Read:
         if not hasattr(frame, "_jdf"):
@@ -205,16 +294,30 @@ class RddTransport(Transport):
     def computed(self, rows: Read, work: TaskWork) -> Computed:
         return Computed(self.context, rows, work)
 
-    def written(self, inputs: list[Computed], shards: int, group: str) -> int | None:
-        self.context.setJobGroup(group, "tsql", interruptOnCancel=True)
+    def of_caller(self) -> Any:
+        return self.context._jsc.sc().getLocalProperties().clone()
+
+    def as_caller(self, found: Any) -> None:
+        self.context._jsc.sc().setLocalProperties(found)
+
+    def _begin(self, group: str) -> None:
+        """The jobs of this thread belong to a group. Without the interrupt, a cancelled task would continue in its
+        Python worker and keep its core busy."""
+        description = self.context.getLocalProperty("spark.job.description") or "tsql"
+        self.context.setJobGroup(group, description, interruptOnCancel=True)
+
+    def written(self, inputs: list[Computed | GivenRows], shards: int, group: str) -> int | None:
+        self._begin(group)
         scala = self.context._jvm.scala.concurrent
         java = self.context._jsc.sc()
-        # All of them run side by side, then each is awaited. The job that follows finds their files.
-        waiting = [java.submitMapStage(rows.shuffled(shards).rdd().dependencies().head()) for rows in inputs]
+        # All of them run side by side, then each is awaited. The job that follows finds their files. Spark refuses to
+        # submit what has no partitions (an empty DataFrame).
+        stages = [rows.shuffled(shards).rdd().dependencies().head() for rows in inputs if rows.partitions]
+        waiting = [java.submitMapStage(stage) for stage in stages]
         found = [scala.Await.result(one, scala.duration.Duration.Inf()) for one in waiting]
         return sum(sum(one.bytesByPartitionId()) for one in found)
 
-    def placed(self, inputs: list[Computed], shards: int, tasks: int | None = None) -> Read:
+    def placed(self, inputs: list[Computed | GivenRows], shards: int, tasks: int | None = None) -> Read:
         pairs = [rows.shuffled(shards) for rows in inputs]
         if len(pairs) > 1:
             gateway = self.context._gateway
@@ -241,12 +344,16 @@ class RddTransport(Transport):
         return self.context.broadcast(blobs)
 
     def collect(self, rows: Computed | Together | Read, partitions: list[int], group: str) -> Iterator[Row]:
-        # Without the interrupt, a task would continue in its Python worker and keep its core busy.
-        self.context.setJobGroup(group, "tsql", interruptOnCancel=True)
+        self._begin(group)
         self.context._jsc.setCallSite(rows.work.name if isinstance(rows, Computed) else "tsql")
         sockets = self.context._jvm.PythonRDD.runJob(self.context._jsc.sc(), rows.plain, partitions)
         with _load_from_socket(sockets, RowSerializer()) as stream:
             yield from stream
+
+    @contextmanager
+    def in_group(self, group: str) -> Iterator[None]:
+        self._begin(group)
+        yield
 
     def activity(self, group: str) -> Activity | None:
         tracker = self.context.statusTracker()
@@ -260,10 +367,14 @@ class RddTransport(Transport):
         return Activity(len(stages), done, tasks, sum(stage.numCompletedTasks for stage in stages))
 
     def cancel(self, group: str) -> None:
+        if self._is_stopped:
+            return
         # Also what starts after this: a thread may be about to start its job.
         self.context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
     def rest(self, group: str) -> None:
+        if self._is_stopped:
+            return
         tracker, until = self.context.statusTracker(), time.monotonic() + REST_SECONDS
         while time.monotonic() < until:
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
@@ -278,7 +389,7 @@ class RddTransport(Transport):
 
     @property
     def cluster(self) -> Any:
-        return self.context
+        return self._context
 
     def kept(self, rows: Computed) -> Read:
         level = self.context._getJavaStorageLevel(StorageLevel.MEMORY_AND_DISK)
@@ -290,7 +401,17 @@ class RddTransport(Transport):
     def forget(self, kept: Read) -> None:
         kept.jrdd.unpersist(False)
 
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether there is no cluster any more, and nothing to cancel or to free."""
+        return self._context._jsc is None
+
     def free(self, rows: list[Rows]) -> None:
+        if self._is_stopped:
+            return
+        for one in rows:
+            if isinstance(one, Computed):
+                one.free()
         cleaner = self.context._jsc.sc().cleaner()
         if cleaner.isEmpty():
             return

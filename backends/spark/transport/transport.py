@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tsql.backends.spark.wire import Row
@@ -52,6 +53,10 @@ class Transport(ABC):
     """Blobs of the driver go with the tasks up to this size; more of them are moved like the rows of tasks. Rows that a
     broadcast would collect are then moved as well: the driver is far away. None: it is near."""
 
+    most_given_bytes: int | None = None
+    """Rows that the driver gives to tasks that also read placed rows go with the function up to this size. Each task
+    gets those of all others with it, so more of them are placed. None: any size."""
+
     streams = False
     """Whether `collect` gives the rows of all partitions as they are computed, in their order."""
 
@@ -93,7 +98,7 @@ class Transport(ABC):
     @abstractmethod
     def placed(self, inputs: list[Rows], shards: int, tasks: int | None = None) -> Rows:
         """The rows of all inputs, each in the partition of its shard. With fewer `tasks` than shards, a partition has
-        several shards, one after the other."""
+        several shards, whichever Spark likes: those whose rows are near."""
         ...
 
     def written(self, inputs: list[Rows], shards: int, group: str) -> int | None:
@@ -123,6 +128,19 @@ class Transport(ABC):
     def collect(self, rows: Rows, partitions: list[int], group: str) -> Iterator[Row]:
         """The rows of these partitions, in their order. The jobs belong to a group that `cancel` ends."""
         ...
+
+    def of_caller(self) -> Any:
+        """What the calling thread has set for its jobs, such as a pool of the scheduler. `as_caller` takes it."""
+        return None
+
+    def as_caller(self, found: Any) -> None:
+        """The jobs that this thread starts have it, too."""
+        return
+
+    @contextmanager
+    def in_group(self, group: str) -> Iterator[None]:
+        """The actions that the calling thread starts inside belong to a group that `cancel` ends."""
+        yield
 
     def activity(self, group: str) -> Activity | None:
         """How far the jobs of a group have come; None if nobody knows."""

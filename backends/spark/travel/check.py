@@ -7,18 +7,18 @@ import json
 import re
 import shutil
 import sys
-import threading
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException
 
+from tsql.backends.spark.failures import SPARK_ERRORS
 from tsql.backends.spark.travel import look
 from tsql.backends.spark.travel.package import zipped
 from tsql.kernels.expr.errors import CatalogError
+from tsql.kernels.process import forks
 
 PARTS = {"python": 2, "tsql": 3, "pyarrow": 1, "numpy": 1, "llvmlite": 2, "sqlglot": 2}
 """How many parts of a version must be equal here and there."""
@@ -27,13 +27,15 @@ Versions = dict[str, str | None]
 """Versions by package; None for one that is missing."""
 
 _ready: set[str] = set()
-_lock = threading.Lock()
+_locks: dict[str, Any] = {}
+_lock = forks.lock()
 
 
 def make_ready(session: str, ask: Callable[[tuple[str, ...]], list[str]], send: Callable[[str], None]) -> None:
     """Check the executors of a session, unless that was done. `ask` runs `look.versions` in them, `send` gives them a
     package in a file."""
-    with _lock:
+    # A session whose cluster has no free slot waits for its job, and no other session waits for that.
+    with _lock_of(session):
         if session in _ready:
             return
         ours = here()
@@ -42,8 +44,19 @@ def make_ready(session: str, ask: Callable[[tuple[str, ...]], list[str]], send: 
         if odd:
             raise odd
         if any(one["tsql"] is None for one in found):
-            send(zipped())
+            send(_package())
         _ready.add(session)
+
+
+def _lock_of(session: str) -> Any:
+    with _lock:
+        return _locks.setdefault(session, forks.lock())
+
+
+def _package() -> str:
+    """The zip file, which one session makes for all."""
+    with _lock:
+        return zipped()
 
 
 def is_this_python(command: str) -> bool:
@@ -65,17 +78,16 @@ def here() -> Versions:
 
 
 def _asked(ask: Callable[[tuple[str, ...]], list[str]], ours: Versions) -> list[Versions]:
-    # By value: where the package is missing, nothing of it can be imported.
+    # By value: where the package is missing, nothing of it can be imported. It stays so, since another session may be
+    # asking at this time.
     cloudpickle.register_pickle_by_value(look)
     try:
         return [json.loads(text) for text in dict.fromkeys(ask(tuple(name for name in PARTS if name != "python")))]
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         missing = _missing(str(error), ours)
         if missing is None:
             raise
         raise _misfit([missing]) from error
-    finally:
-        cloudpickle.unregister_pickle_by_value(look)
 
 
 def _missing(report: str, ours: Versions) -> tuple[str, str | None, str | None] | None:

@@ -7,6 +7,7 @@ phase=final, the rows of a group must be in one shard.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Set
 from dataclasses import field, replace
 from functools import cached_property
@@ -145,7 +146,9 @@ class Aggregate(Step):
             each = costs.merge_ns if fits else costs.merge_ns + costs.miss_ns - costs.group_ns
         else:
             each = costs.group_ns if fits else costs.miss_ns
-        return machine.work(below.rows * each, tables, here * tables * width(self.schema))
+        # Rows of one group are one machine's work.
+        busy = min(tables, math.ceil(groups)) if placed and machine.is_cluster else tables
+        return machine.work(below.rows * each, busy, here * tables * width(self.schema))
 
     def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
         if self.absorbs or not given[0].knows(self.by):
@@ -224,11 +227,15 @@ def other_origin(step: Step, column: str, origin: Aggregate) -> tuple[Step, str]
     return None
 
 
-def _states(partial: Aggregate) -> dict[str, AggregateCall]:
-    """The aggregate of each state column."""
-    return {
-        column: call for name, call in partial.calls for column in state_names(name, len(plain_body(call).exported()))
-    }
+def _states(partial: Aggregate) -> dict[str, object]:
+    """The aggregate of each state column, as its text and types: whether its arguments can be NULL makes no other
+    state."""
+    found: dict[str, object] = {}
+    for name, call in partial.calls:
+        types = plain_body(call).exported()
+        kind = str(call), tuple(e.type for e in call.expressions()), tuple(types)
+        found |= dict.fromkeys(state_names(name, len(types)), kind)
+    return found
 
 
 def partial_of(step: Step) -> Aggregate | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Self
 
+from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import parse_type
 from tsql.kernels.process.quick_dataclass import dataclass
@@ -45,7 +46,9 @@ class Given(Step):
 
 @dataclass(frozen=True)
 class Input(Given):
-    """Rows with these columns, in any shard."""
+    """Rows with these columns, in any shard. Rows of files that cannot pass `where` need not be read."""
+
+    where: Expr | None = None
 
     op = "input"
     label = "given"
@@ -55,7 +58,7 @@ class Input(Given):
         return Properties(shards)
 
     def attributes(self) -> list[tuple[str, str]]:
-        return [self.columns()]
+        return [self.columns(), *([("where", f"({self.where})")] if self.where is not None else [])]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
@@ -63,7 +66,8 @@ class Input(Given):
             raise context.error(
                 "input stands for rows that another part of a running plan sends; a plan file reads them with scan"
             )
-        return cls((), fields=read_fields(attributes, context))
+        fields = read_fields(attributes, context)
+        return cls((), fields=fields, where=attributes.condition("where", fields))
 
 
 def read_fields(attributes: Attributes, context: LineContext) -> Schema:

@@ -70,8 +70,11 @@ class Scan(Step):
         return cost.UNKNOWN_ROWS if known is None else float(known)
 
     def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
-        each = machine.costs.scan_byte_ns * (cost.DECODING if machine.is_cluster else 1.0)
-        return machine.work(rows * width(self.schema) * each, properties.shards)
+        bytes = width(self.schema)
+        if machine.is_cluster:
+            texts = sum(field.type.name == "VARCHAR" for field in self.schema) * cost.VARCHAR_BYTES
+            bytes = bytes * cost.DECODING + texts * (cost.TEXT_DECODING - cost.DECODING)
+        return machine.work(rows * bytes * machine.costs.scan_byte_ns, properties.shards)
 
     def shadow(self, given: tuple[Estimate, ...]) -> logical.Node:
         return logical.Scan(self.table, self.source, self.columns)

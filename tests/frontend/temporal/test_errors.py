@@ -131,7 +131,7 @@ CASES = [
      "EMIT stands at the end of the whole query: it says when its result leaves", None),
     ("SELECT * FROM t PROGRESSIVE EVERY 101 PERCENT", 35, "EVERY takes a number that is more than 0 and at most 100",
      None),
-    ("SELECT * FROM t PROGRESSIVE EVERY 5", 36, "syntax error at the end of the text: expected PERCENT", None),
+    ("SELECT * FROM t PROGRESSIVE EVERY 5", 36, "syntax error at the end of the text: expected PERCENT or ROWS", None),
     ("SELECT * FROM t PROGRESSIVE EVERY 5 PERCENT CONFIDENCE 95", 56,
      "CONFIDENCE takes a number that is more than 0 and less than 1", None),
     ("SELECT * FROM t PROGRESSIVE EVERY 5 PERCENT SEED 1.5", 50, "SEED takes a whole number", None),

@@ -135,6 +135,23 @@ def test_sequenced_is_around_the_whole_query():
     assert [cte.alias for cte in query.this.args["with_"].expressions] == ["d"]
 
 
+@pytest.mark.parametrize(("sql", "is_clause"), [
+    ("SELECT count(*) FROM t PROGRESSIVE", True),
+    ("SELECT count(*) FROM t AS u JOIN v USING (a) PROGRESSIVE", True),
+    ("FROM t PROGRESSIVE", True),
+    ("SELECT a FROM t WHERE a > 1 PROGRESSIVE", True),
+    ("SELECT progressive.a FROM t progressive", False),
+    ("SELECT a FROM t AS progressive", False),
+    ('SELECT a FROM t "PROGRESSIVE"', False),
+    ("SELECT a FROM t progressive WHERE a > 1", False),
+    ("SELECT a FROM (SELECT a FROM t progressive)", False),
+    ("SELECT 1 progressive", False),
+])  # fmt: skip
+def test_progressive_is_the_last_word(sql: str, is_clause: bool) -> None:
+    """Behind a table it is an alias only if it can be of use as one."""
+    assert (tree(sql).args.get("progressive") is not None) == is_clause
+
+
 def test_emit_is_an_arg_of_the_outermost_query():
     query = tree(
         "WITH c AS (SELECT 1) SELECT a FROM t UNION SELECT b FROM u EMIT EVERY INTERVAL '1 second' BEFORE "
@@ -147,6 +164,7 @@ def test_emit_is_an_arg_of_the_outermost_query():
     progressive = tree("SELECT a FROM t PROGRESSIVE EVERY 5 PERCENT SEED 7 UNTIL ERROR <= 0.02").args["progressive"]
     assert {key: value.name for key, value in progressive.args.items()} == {
         "every": "5",
+        "unit": "PERCENT",
         "seed": "7",
         "until_error": "0.02",
     }

@@ -9,16 +9,14 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from tsql.grammar.time.nodes import FUNCTIONS, Progressive
+from tsql.grammar.time.nodes import FUNCTIONS
 from tsql.grammar.time.parameters import USAGE
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.syntax_nodes import CallNode
 
-WITHOUT_PLAN: dict[type[exp.Expr], str] = {
-    Progressive: "PROGRESSIVE",
-}
+WITHOUT_PLAN: dict[type[exp.Expr], str] = {}
 """The refused constructs, with their names in the error."""
 
 

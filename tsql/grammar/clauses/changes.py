@@ -14,7 +14,7 @@ _HINT = Refusal("/*+", "a hint stands behind SELECT: /*+ .. */", "a hint here ha
 
 CHANGES: Table = {
     exp.Insert: reads(
-        "this expression with_ conflict returning alternative by_name default",
+        "this expression with_ conflict returning alternative by_name default overwrite partition",
         refused={
             "exists": "IF EXISTS",
             "settings": "SETTINGS",
@@ -23,9 +23,10 @@ CHANGES: Table = {
             "using": Refusal("REPLACE USING", "DELETE FROM t WHERE .., then INSERT INTO t"),
             "is_function": "FUNCTION",
         },
-        foreign="hint overwrite ignore partition source",
+        foreign="hint ignore source",
         places={"this": TARGET},
     ),
+    exp.Partition: reads("expressions", foreign="subpartition"),
     exp.OnConflict: reads(
         "expressions action conflict_keys where",
         refused={

@@ -94,9 +94,8 @@ DEFINITIONS: Table = {
     ),
     exp.AutoIncrementColumnConstraint: Refusal("AUTO_INCREMENT|AUTOINCREMENT|IDENTITY"),
     exp.SchemaCommentProperty: Refusal("COMMENT"),
-    exp.PartitionedByProperty: Refusal(
-        "PARTITIONED BY|PARTITION BY", "COPY .. TO 'folder' (PARTITION_BY (a)) writes files by their keys"
-    ),
+    exp.PartitionedByProperty: reads("this"),
+    exp.FileFormatProperty: reads("this", refused={"hive_format": "STORED"}, foreign="expressions"),
     exp.LikeProperty: Refusal("LIKE", "CREATE TABLE t AS SELECT * FROM u LIMIT 0"),
     exp.MaterializedProperty: Refusal("MATERIALIZED", "CREATE TABLE t AS SELECT .. keeps the rows"),
     exp.Index: None,

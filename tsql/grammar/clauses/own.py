@@ -62,7 +62,7 @@ TIME: Table = {
     nodes.AsOf: reads("this"),
     nodes.Sequenced: reads("this with_ emit progressive"),
     nodes.Emit: reads("this every before_watermark changes_after_watermark within"),
-    nodes.Progressive: reads("every until_error within confidence seed"),
+    nodes.Progressive: reads("every unit until_error within confidence seed"),
 }
 
 MATCH: Table = {

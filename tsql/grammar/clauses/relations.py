@@ -17,12 +17,11 @@ RELATIONS: Table = {
         idle={"hints": "each kind of them is refused as a class"},
         refused={
             "only": Refusal("ONLY", "a table has no children: leave ONLY out"),
-            "partition": "PARTITION",
             "changes": "CHANGES",
             "rows_from": Refusal("ROWS FROM", "join the functions by their numbers: f(..) WITH ORDINALITY"),
             "indexed": Refusal("INDEXED BY|NOT INDEXED", "hints stand behind SELECT: /*+ .. */"),
         },
-        foreign="laterals system_time when format pattern",
+        foreign="laterals partition system_time when format pattern",
         when_false="indexed",
     ),
     exp.WithTableHint: Refusal(

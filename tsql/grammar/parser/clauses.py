@@ -255,11 +255,19 @@ class ClauseParser(TimeParser):
 
     def _parse_insert(self) -> exp.Expr:
         ahead = 2 if self._word() == "OR" else 0
-        if self._word(ahead) != "INTO":
+        if self._word(ahead) != "INTO" and self._word() != "OVERWRITE":
             self._advance(ahead)
             self.raise_error("Expected INTO")
+        if self._word() == "OVERWRITE" and self._word(1) == "INTO":
+            self._advance()
+            self.raise_error("Expected a table")
+        if self._word() == "OVERWRITE" and self._word(1) in ("DIRECTORY", "LOCAL"):
+            hint = "COPY (query) TO 'folder/' (FORMAT parquet, OVERWRITE)"
+            self._refuse("INSERT OVERWRITE DIRECTORY is not supported", self._tokens[self._index + 1], hint)
         first = self._index
+        self._insert_partition = None
         node = super()._parse_insert()
+        node.set("partition", self._insert_partition)
         if isinstance(node, exp.Insert) and node.args.get("conflict") is not None:
             self._check_conflict(node.args["conflict"], first)
         if isinstance(node.this, exp.Schema) and not node.this.expressions:
@@ -267,6 +275,13 @@ class ClauseParser(TimeParser):
         if isinstance(node, exp.Insert) and node.expression is None and not node.args.get("default"):
             self.raise_error("Expected VALUES, DEFAULT VALUES or a query")
         return node
+
+    def _parse_insert_table(self) -> exp.Expr | None:
+        """The table; its PARTITION (k = 1, d) belongs to the statement."""
+        target = super()._parse_insert_table()
+        table = target.this if isinstance(target, exp.Schema) else target
+        self._insert_partition = table.args.pop("partition", None) if table is not None else None
+        return target
 
     def _words_outside(self, first: int) -> list[tuple[int, str]]:
         """The words between the token `first` and the present one that are in no parentheses, with their places."""

@@ -21,7 +21,7 @@ _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 _CLAUSES = {
     "MATCH_RECOGNIZE": ("(",),
     "CLIP": ("JOIN",),
-    "PROGRESSIVE": ("EVERY",),
+    "PROGRESSIVE": ("EVERY", "UNTIL", "WITHIN", "CONFIDENCE", "SEED"),
     "TOLERANCE": ("INTERVAL",),
     "WITHIN": ("INTERVAL",),
 }
@@ -133,8 +133,18 @@ class TimeParser(ExpressionParser):
             return is_word and following not in (*_CLAUSES, "EMIT")
         return following in _CLAUSES[word]
 
+    def _progressive_ahead(self) -> bool:
+        """Whether PROGRESSIVE ends the statement behind a table: as the table's alias it would have no use, if no name
+        before it is the same."""
+        if self._word() != "PROGRESSIVE" or self._index < len(self._tokens) - 1:
+            return False
+        earlier = (token.text.upper() for token in self._tokens[: self._index])
+        return "PROGRESSIVE" not in earlier and self._prev.token_type != TokenType.ALIAS
+
     def _parse_table_alias(self, alias_tokens=None):  # type: ignore[no-untyped-def]
-        return None if self._clause_ahead() else super()._parse_table_alias(alias_tokens)
+        if self._clause_ahead() or self._progressive_ahead():
+            return None
+        return super()._parse_table_alias(alias_tokens)
 
     def _parse_alias(self, this, explicit=False):  # type: ignore[no-untyped-def]
         return this if self._clause_ahead() else super()._parse_alias(this, explicit)

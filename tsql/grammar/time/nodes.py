@@ -196,13 +196,21 @@ class Emit(exp.Expression):
 
 
 class Progressive(exp.Expression):
-    """PROGRESSIVE EVERY n PERCENT .. at the end of a statement's query: the arg `progressive` of its outermost node.
+    """PROGRESSIVE [EVERY ..] .. at the end of a statement's query: the arg `progressive` of its outermost node.
 
-    every: a number literal, 0 < n <= 100.  until_error: a number literal > 0.  within: an interval.
-    confidence: a number literal, 0 < p < 1.  seed: an integer literal.
+    every: a number literal (0 < n <= 100 of PERCENT, or of ROWS), or an interval.  unit: exp.Var PERCENT or ROWS, for
+    a number.  until_error: a number literal > 0.  within: an interval.  confidence: a number literal, 0 < p < 1.
+    seed: an integer literal.
     """
 
-    arg_types = {"every": True, "until_error": False, "within": False, "confidence": False, "seed": False}
+    arg_types = {
+        "every": False,
+        "unit": False,
+        "until_error": False,
+        "within": False,
+        "confidence": False,
+        "seed": False,
+    }
 
 
 class CreateStream(exp.Expression):

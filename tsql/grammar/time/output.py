@@ -154,18 +154,18 @@ class OutputParser(TimeParser):
         return value
 
     def _parse_progressive(self, start: Token) -> Progressive:
-        self._need("EVERY")
-        every = self._parse_bounded("EVERY", 0, 100)
-        if not self._take("PERCENT") and not self._match(TokenType.MOD):
-            self._expected("PERCENT")
-        parts: dict[str, Any] = {"every": every}
+        parts: dict[str, Any] = {}
         while True:
             at, word = self._curr, self._word()
-            if word not in ("UNTIL", "WITHIN", "CONFIDENCE", "SEED"):
+            if word not in ("EVERY", "UNTIL", "WITHIN", "CONFIDENCE", "SEED"):
                 return self._timed(Progressive(**parts), start)
             self._advance()
             key = word.lower()
-            if word == "UNTIL":
+            if word == "EVERY":
+                value, unit = self._parse_every()
+                if unit is not None:
+                    parts.setdefault("unit", exp.Var(this=unit))
+            elif word == "UNTIL":
                 self._need("ERROR")
                 self._need("<=")
                 key, value = "until_error", self._parse_bounded("UNTIL ERROR", 0, None)
@@ -178,6 +178,20 @@ class OutputParser(TimeParser):
             if key in parts:
                 self._refuse(f"{word} of PROGRESSIVE is given twice", at)
             parts[key] = value
+
+    def _parse_every(self) -> tuple[exp.Expr, str | None]:
+        """How often: a number and its unit, or an interval."""
+        first = self._curr
+        if self._word() == "INTERVAL":
+            return self._parse_span("EVERY", "length"), None
+        value = self._parse_bounded("EVERY", 0, None)
+        if self._take("ROWS"):
+            return value, "ROWS"
+        if not self._take("PERCENT") and not self._match(TokenType.MOD):
+            self._expected("PERCENT or ROWS")
+        if float(value.name) > 100:
+            self._refuse("EVERY takes a number that is more than 0 and at most 100", first)
+        return value, "PERCENT"
 
     def _parse_bounded(self, what: str, low: float, high: float | None, below: bool = False) -> exp.Literal:
         """A number literal above `low`, and at most (or below) `high`."""

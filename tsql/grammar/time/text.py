@@ -106,7 +106,10 @@ class TimeGenerator(ExpressionGenerator):
             ("seed", "SEED"),
         )
         options = [f"{word} {self.sql(node, key)}" for key, word in words if node.args.get(key) is not None]
-        return " ".join([f"PROGRESSIVE EVERY {self.sql(node, 'every')} PERCENT", *options])
+        if node.args.get("every") is not None:
+            unit = f" {self.sql(node, 'unit')}" if node.args.get("unit") is not None else ""
+            options.insert(0, f"EVERY {self.sql(node, 'every')}{unit}")
+        return " ".join(["PROGRESSIVE", *options])
 
     def createstream_sql(self, node: CreateStream) -> str:
         replaces = "OR REPLACE " if node.args.get("replace") else ""

@@ -1,0 +1,74 @@
+"""Gives the plan of a PROGRESSIVE query its step `progressive`, above the scan with the most rows whose pipeline ends
+in an aggregate with mergeable states or in the first rows of an order, or above such a scan for each input of a
+union; or above a join of two large sides. A plan without one has a single snapshot, the last; its notes say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tsql.planner.choose.large_joins import large_join
+from tsql.planner.choose.regrouped import is_outermost, regrouped
+from tsql.planner.logical.progression import Progression
+from tsql.planner.physical.estimator import Estimator
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.progressive import Progressive
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.operators.union import Union
+from tsql.planner.physical.step import Step, rebuild
+from tsql.planner.progressive.driven import driven
+from tsql.planner.progressive.driven_keys import driven_keys
+from tsql.planner.progressive.kinds import progress_of
+from tsql.planner.progressive.on_driver import too_much
+from tsql.planner.progressive.reasons import FINAL_ONLY, reason
+
+
+def with_progressive(root: Step, spec: Progression, estimator: Estimator, scope: str) -> tuple[Step, str | None]:
+    """The plan that makes progress; or the plan as it is, and why it makes none."""
+    scans = sorted((one for one in root.walk() if isinstance(one, Scan)), key=lambda one: -estimator.of(one).rows)
+    if scope != "local" and scans:
+        scans = [scan for scan in scans if not getattr(scan.source, "in_cluster", False)]
+        if not scans:
+            return root, f"{FINAL_ONLY}: the rows are in the cluster already, in an order that Spark decides"
+    # Waves of tasks give groups to the driver, and nothing else.
+    find = progress_of if scope == "local" else driven
+    plans = (_above(root, some, spec) for some in _candidates(root, scans))
+    found = next((plan for plan in plans if find(plan) is not None), None)
+    by_keys = _by_keys(root, found, spec, estimator) if scope == "local" else None
+    if by_keys is not None:
+        return by_keys, None
+    why = None if found is None or scope == "local" else too_much(found, estimator)
+    if found is not None:
+        return (found, None) if why is None else (root, f"{FINAL_ONLY}: {why}")
+    return root, f"{FINAL_ONLY}: {reason(root, list(scans), scope)}"
+
+
+def _by_keys(root: Step, found: Step | None, spec: Progression, estimator: Estimator) -> Step | None:
+    """The plan that makes better progress by keys than `found` by the rows of a scan."""
+    for step in regrouped(root, found):
+        by_keys = _above(root, [step], spec)
+        if is_outermost(by_keys):
+            return by_keys
+    join = large_join(root, found, estimator)
+    by_keys = root if join is None else _above(root, [join], spec)
+    return by_keys if driven_keys(by_keys) is not None else None
+
+
+def _candidates(root: Step, scans: list[Scan]) -> Iterator[Sequence[Step]]:
+    """The scans that may make the progress."""
+    yield from ([scan] for scan in scans)
+    yield from _of_unions(root, scans)
+
+
+def _of_unions(root: Step, scans: list[Scan]) -> Iterator[list[Scan]]:
+    """For each union of partial groups, the largest scan below each of them."""
+    for union in (one for one in root.walk() if isinstance(one, Union)):
+        if all(isinstance(part, Aggregate) for part in union.inputs):
+            below = [[scan for scan in scans if any(one is scan for one in part.walk())] for part in union.inputs]
+            if all(below):
+                yield [mine[0] for mine in below]
+
+
+def _above(root: Step, below: Sequence[Step], spec: Progression) -> Step:
+    """The plan with the step above some others."""
+    chosen = {id(step) for step in below}
+    return rebuild(root, lambda old, new: Progressive((new,), spec=spec) if id(old) in chosen else new)
