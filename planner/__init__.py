@@ -82,7 +82,7 @@ def build(
     if relied.on:
         root = with_filled(root)
     notes = (*wanted.notes(), *source_notes(root), *(() if why is None else (why,)))
-    physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, notes)
+    physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, notes, plan.emission)
     check(physical)
     return physical, enumerator
 

@@ -116,6 +116,12 @@ class LoadedPlan:
         def relocate(error: TsqlError) -> TsqlError:
             return error.locate(self.text, self.origin)
 
+        def start_job(*given: Any, **more: Any) -> Any:
+            from tsql.jobs import Query
+
+            query = Query(lambda streams: streams.in_plan(plan), False, values, relocate)
+            return session._start_job(query, *given, **more)
+
         return Relation(
             plan.names,
             tuple(plan.root.schema[name].type for name in plan.columns),
@@ -127,6 +133,7 @@ class LoadedPlan:
             running=queries.running,
             snapshots=lambda run: backend.snapshots(plan, run),
             is_progressive=lambda: plan.is_progressive,
+            start_job=start_job,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ from tsql.running import AtWork, Running
 
 if TYPE_CHECKING:
     from tsql.backends.sinks import Sinks
+    from tsql.catalog.streams import Streams
+    from tsql.jobs import Job
     from tsql.planner.logical import nodes as logical
 
 
@@ -35,6 +38,8 @@ class QueryRunner:
         self.settings = settings
         self.running = Running()
         self._backend, self._spark, self._fail = backend, spark, fail
+        self.start_job: Callable[..., Job] | None = None
+        """Starts a query as a job of the session."""
         self.start_ms = 0.0
         """What it took to start Spark, if it was started here."""
 
@@ -105,7 +110,20 @@ class QueryRunner:
             running=self.running,
             snapshots=lambda run: self.backend.snapshots(plan_for(run), run),
             is_progressive=lambda: self.plan(prepared, settings).is_progressive,
+            start_job=partial(self._job, prepared, values, settings),
         )
+
+    def _job(self, prepared: Prepared, values: dict[str, Any], settings: Settings, *given: Any, **more: Any) -> Job:
+        """Start a query as a job: it is planned over its streams, and not over the files that they are now."""
+        from tsql.jobs import Query
+
+        assert self.start_job is not None
+
+        def plan(streams: Streams) -> PhysicalPlan:
+            query = prepared.query
+            return make_plan(streams.in_query(query.plan), settings, query.text, self.target, None, query.hints)
+
+        return self.start_job(Query(plan, True, values, prepared.piece.relocate), *given, **more)
 
     def datasets(self) -> Datasets | None:
         """What the cluster keeps by name; None if nobody keeps anything, so that no cluster is started to look."""

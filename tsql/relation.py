@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from tsql.jobs import Job
     from tsql.snapshots import Snapshot, Snapshots
     from tsql.watching import Watch
 
@@ -73,6 +74,7 @@ class Relation:
         running: Running | None = None,
         snapshots: Callable[[Run], Iterator[Any]] | None = None,
         is_progressive: Callable[[], bool] = lambda: False,
+        start_job: Callable[..., Job] | None = None,
     ) -> None:
         self._names, self._types = names, types
         self._start, self._start_all, self._new_run = start, start_all, new_run
@@ -81,6 +83,7 @@ class Relation:
         self._frame = frame
         self._running = running
         self._snapshots, self._is_progressive = snapshots, is_progressive
+        self._start_job = start_job
         self._runs: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._last: Run | None = None
         self._told: list[str] = []
@@ -210,6 +213,34 @@ class Relation:
         from tsql.watching import Watch
 
         return Watch(self.snapshots(), checked_callable(callback, "what is called with snapshots"))
+
+    def start(
+        self,
+        sink: Any = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        interval: float = 1.0,
+        name: str | None = None,
+        replay: float | None = None,
+        until: Any = None,
+    ) -> Job:
+        """Run the query over its streams in the background, until they end or the job is stopped.
+
+        sink: where the rows go: a folder (Parquet files), the name of an .ndjson file or of a table, a function that
+        gets Arrow batches, or a sink object; without one the job keeps them (`job.table()`). checkpoint: a folder in
+        which the job survives; the same call in a new process goes on where it was. interval: seconds between
+        checkpoints. name: of the job. replay: feed files by the times of their rows, so many times as fast as they
+        happened (0: as fast as they can be read). until: leave out rows at this time or later."""
+        if self._start_job is None:
+            raise CatalogError("this statement cannot run as a job", hint="only queries over streams can")
+        if self._running is not None:
+            self._running.check()
+        try:
+            return self._start_job(
+                sink, checkpoint=checkpoint, interval=interval, name=name, replay=replay, until=until
+            )
+        except TsqlError as error:
+            raise self._relocate(error) from error.__cause__
 
     def _ipython_display_(self) -> None:
         """A progressive query as the last expression of a notebook's cell: its snapshots, in place."""

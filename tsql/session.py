@@ -24,6 +24,7 @@ from tsql.statements.script_runner import ScriptRunner
 from tsql.statements.transactions import CommitStore, Transactions
 
 if TYPE_CHECKING:
+    from tsql.jobs import Job, Jobs
     from tsql.sharded import Sharded
     from tsql.studio import Studio
 
@@ -62,6 +63,8 @@ class Session:
             self.catalog.datasets = self._queries.datasets
         self._scripts = ScriptRunner(self)
         self._plans = self._scripts.plans
+        self._jobs: Jobs | None = None
+        self._queries.start_job = self._start_job
 
     @property
     def settings(self) -> Settings:
@@ -236,6 +239,20 @@ class Session:
             error.position = None  # a place in a text that the caller has not written
             raise
 
+    def jobs(self) -> list[Job]:
+        """The jobs that were started in this session, and the last ones that are over."""
+        return [] if self._jobs is None else self._jobs.all()
+
+    def _start_job(self, query: Any, *given: Any, **more: Any) -> Job:
+        """Start a job (`tsql.jobs.Query`)."""
+        from tsql.jobs import Jobs
+
+        self._check_open()
+        with self.transactions.lock:
+            if self._jobs is None:
+                self._jobs = Jobs(self)
+        return self._jobs.start(query, *given, **more)
+
     def studio(self, *, port: int = 0, host: str = "127.0.0.1", read_only: bool = False) -> Studio:
         """Serve the studio over this session, in background threads: `.address` opens its page, `.close()` ends it."""
         from tsql.studio import serve
@@ -249,6 +266,8 @@ class Session:
             later.callback(self._queries.close_backend)
             if self._store is not None:
                 later.callback(self._store.close)
+            if self._jobs is not None:
+                self._jobs.close()
             self._running.close()
             self._plans.clear()
             before, self.catalog = self.catalog, Catalog()

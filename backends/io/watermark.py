@@ -80,8 +80,8 @@ class Lateness:
     def __init__(
         self, watermark: Watermark, marks: Callable[[pa.RecordBatch], pa.Array], partitions: int = 1, clock_us: int = 0
     ):
-        if partitions < 1:
-            raise ValueError("a source has at least one partition")
+        if partitions < 0:
+            raise ValueError("a source has no negative number of partitions")
         self.watermark, self.marks = watermark, marks
         self.counts = Counts()
         self._current = NEVER
@@ -97,6 +97,17 @@ class Lateness:
     def punctuation(self) -> int | None:
         """No later row that `consume` lets through is before this."""
         return None if self._current == NEVER else _minus(self._current, self.watermark.allowed_lateness_us)
+
+    def join(self, clock_us: int = 0) -> int:
+        """A further partition has been found: its number. It holds the others up until it sends or idles."""
+        self._marks.append(NEVER)
+        self._heard.append(clock_us)
+        return len(self._marks) - 1
+
+    def behind(self, clock_us: int) -> int | None:
+        """The partition whose watermark is the least of those that count; None if all idle."""
+        counted = [number for number in range(len(self._marks)) if not self._idles(number, clock_us)]
+        return min(counted, key=self._marks.__getitem__, default=None)
 
     def consume(self, batch: pa.RecordBatch, partition: int = 0, clock_us: int = 0) -> CheckedBatch:
         """Take the rows that have come from a partition, in their order."""

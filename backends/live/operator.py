@@ -15,7 +15,6 @@ from tsql.backends.live.fragments import (
     given,
     graft,
     joined,
-    to_table,
     value_name,
 )
 from tsql.kernels.expr.errors import ExecutionError
@@ -105,10 +104,6 @@ class LiveOperator:
         """Everything that is held, by name."""
         return {str(side): held for side, held in enumerate(self.held)}
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(tables, plain values): everything needed to continue."""
-        return {name: to_table(held.rows, held.schema) for name, held in self.tables().items()}, dict(self.marks)
-
     def restore(self, tables: dict[str, Any], marks: dict[str, Any]) -> None:
         """Continue from a state, whatever the number of shards was."""
         mine = self.tables()
@@ -121,6 +116,17 @@ class LiveOperator:
                     f"{', '.join(tables[name].column_names)}"
                 )
             held.rows = from_table(tables[name], held.schema)
+        self.marks = dict(marks)
+
+    def save(self) -> Any:
+        """What is held now, without a copy: chunks never change. `put_back` makes the operator hold it again."""
+        return [(held, list(held.rows)) for held in self.tables().values()], dict(self.marks)
+
+    def put_back(self, saved: Any) -> None:
+        """Hold what was held when `save` was called."""
+        tables, marks = saved
+        for held, rows in tables:
+            held.rows = rows
         self.marks = dict(marks)
 
     def over(self, *replacements: Step | None, step: Step | None = None, gives_of_nothing: bool = False) -> Fragment:

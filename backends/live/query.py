@@ -8,7 +8,7 @@ read completely when the query starts."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.live.arrivals import Batches, stored_time
-from tsql.backends.live.fragments import ArrivedRows, Engine, Fragment, Given, count, given, graft
+from tsql.backends.live.fragments import ArrivedRows, Engine, Fragment, Given, count, given, graft, to_table
 from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, held_step, origin
 from tsql.backends.live.operators_of_steps import operator_of
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
@@ -115,26 +115,68 @@ class LiveQuery:
 
     def consume(self, scan: str, batch: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         """Take rows of a live scan. They have at least its columns."""
-        return self.take(scan, Batches(batch, self._scan(scan).step))
+        return self.advance({scan: self.arrived(scan, batch)}, {})
 
     def take(self, scan: str, rows: ArrivedRows) -> list[pa.RecordBatch]:
         """Take rows of a live scan, from any origin."""
-        node = self._scan(scan)
-        if node.progress.ended:
-            raise ExecutionError(f"the scan {scan} has ended")
-        return self._advance({id(node.step): rows})
+        return self.advance({scan: rows}, {})
 
     def punctuate(self, scan: str, time_us: int | None = None) -> list[pa.RecordBatch]:
         """Promise that no later row of a live scan has a time before this; without a time, that there are no more
         rows."""
-        node = self._scan(scan)
-        column = self.live[scan]
+        return self.advance({}, {scan: time_us})
+
+    def arrived(self, scan: str, batch: pa.RecordBatch | pa.Table) -> ArrivedRows:
+        """Rows of a live scan, for `advance`."""
+        return Batches(batch, self._scan(scan).step)
+
+    def advance(self, rows: dict[str, ArrivedRows], promises: dict[str, int | None]) -> list[pa.RecordBatch]:
+        """Take rows of live scans, and then a promise of each of some scans: that no later row has a time before this,
+        or (None) that there are no more rows. Rows pass through each step before the promises do."""
+        arrived: dict[int, Given] = {}
+        for scan, given in rows.items():
+            node = self._scan(scan)
+            if node.progress.ended:
+                raise ExecutionError(f"the scan {scan} has ended")
+            arrived[id(node.step)] = given
+        for scan, time_us in promises.items():
+            self._promise(self._scan(scan), time_us)
+        return self._advance(arrived)
+
+    def _promise(self, node: LiveNode, time_us: int | None) -> None:
+        column = self.live[node.name]
         if time_us is None:
             node.progress = Progress(ended=True)
-        elif column is not None and column in node.step.schema:
+        elif column is not None and column in node.step.schema and not node.progress.ended:
             bound = stored_time(time_us, node.step.schema[column].type)
             node.progress = Progress({column: max(bound, node.progress.bounds.get(column, bound))})
-        return self._advance({})
+
+    def peek(self, promises: dict[str, int | None]) -> list[pa.RecordBatch]:
+        """The further rows of the result if these promises held now. Nothing changes: what is held stays held, and is
+        not copied, since chunks never change."""
+        before = self._save()
+        try:
+            return self.advance({}, promises)
+        finally:
+            self._put_back(before)
+
+    def _save(self) -> list[Any]:
+        counts, engine = dict(self.engine.run.counts), self.engine
+        nodes = []
+        for node in self.nodes.values():
+            operator = node.operator
+            inside = None if operator is None else (operator.progress, operator.save())
+            nodes.append((node, node.progress, inside))
+        return [counts, self.begun, (engine.next_position, engine.held_bytes), nodes]
+
+    def _put_back(self, saved: list[Any]) -> None:
+        counts, self.begun, (self.engine.next_position, self.engine.held_bytes), nodes = saved
+        self.engine.run.counts.clear()
+        self.engine.run.counts.update(counts)
+        for node, node.progress, inside in nodes:
+            if inside is not None:
+                node.operator.progress, kept = inside
+                node.operator.put_back(kept)
 
     def _scan(self, name: str) -> LiveNode:
         if name not in self.live:
@@ -225,52 +267,64 @@ class LiveQuery:
         """The number of rows, or states, that all operators hold."""
         return sum(len(held) for _, held in self.held())
 
+    def marks(self) -> dict[str, Any]:
+        """Everything needed to continue but the held rows, as JSON."""
+        operators = [n for n in self.nodes.values() if n.operator is not None]
+        return {
+            "begun": self.begun,
+            "scans": {
+                n.name: {"bounds": n.progress.bounds, "ended": n.progress.ended}
+                for n in self.nodes.values()
+                if n.operator is None
+            },
+            "counts": dict(self.engine.run.counts),
+            "next_position": self.engine.next_position,
+            "operators": {n.name: dict(n.operator.marks) for n in operators if n.operator is not None},
+        }
+
+    def tables(self) -> dict[str, HeldRows]:
+        """The held rows, by "step name"."""
+        return {
+            f"{n.name} {name}": held
+            for n in self.nodes.values()
+            if n.operator is not None
+            for name, held in n.operator.tables().items()
+        }
+
     def state(self) -> dict[str, pa.Table]:
         """Everything needed to continue, with any number of shards: one table per thing held, and one named "" for the
-        scans."""
-        scans = {
-            n.name: {"bounds": n.progress.bounds, "ended": n.progress.ended}
-            for n in self.nodes.values()
-            if n.operator is None
-        }
-        about = {
-            "begun": self.begun,
-            "scans": scans,
-            "counts": self.engine.run.counts,
-            "next_position": self.engine.next_position,
-        }
-        found = {"": pa.table({}).replace_schema_metadata({METADATA: json.dumps(about)})}
-        for node in self.nodes.values():
-            if node.operator is not None:
-                tables, marks = node.operator.state()
-                for name, table in tables.items():
-                    found[f"{node.name} {name}"] = table
-                found[node.name] = pa.table({}).replace_schema_metadata({METADATA: json.dumps(marks)})
-        return found
+        rest."""
+        found = {"": pa.table({}).replace_schema_metadata({METADATA: json.dumps(self.marks())})}
+        return found | {name: to_table(held.rows, held.schema) for name, held in self.tables().items()}
 
     def restore(self, state: dict[str, pa.Table]) -> None:
         """Continue where `state` was called, in a query of the same plan that has not started."""
+        try:
+            marks = json.loads(state[""].schema.metadata[METADATA])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ExecutionError(f"this is no state of the plan: {error}") from error
+        self.go_on(marks, state)
+
+    def go_on(self, marks: dict[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        """Continue from `marks` and `tables` of a query of the same plan, in one that has not started."""
         if self.begun:
             raise ExecutionError("a query that has begun cannot go on from a state")
         try:
-            about = _metadata(state[""])
             for node in self.nodes.values():
                 if node.operator is None:
-                    known = about["scans"][node.name]
+                    known = marks["scans"][node.name]
                     node.progress = Progress(known["bounds"], known["ended"])
                 else:
                     names = node.operator.tables()
-                    node.operator.restore({n: state[f"{node.name} {n}"] for n in names}, _metadata(state[node.name]))
+                    node.operator.restore(
+                        {n: tables[f"{node.name} {n}"] for n in names}, marks["operators"][node.name]
+                    )
                     node.operator.progress = tuple(through(below, self._known(node)) for below, _, _ in node.feeds)
                     node.progress = node.operator.promise()
+            self.begun, self.engine.next_position = marks["begun"], int(marks["next_position"])
+            self.engine.run.counts.update(marks["counts"])
         except (KeyError, TypeError, ValueError) as error:
             raise ExecutionError(f"this is no state of the plan: {error}") from error
-        self.begun, self.engine.next_position = about["begun"], int(about.get("next_position", 0))
-        self.engine.run.counts.update(about["counts"])
-
-
-def _metadata(table: pa.Table) -> dict[str, Any]:
-    return json.loads(table.schema.metadata[METADATA])
 
 
 def _users(root: Step) -> dict[int, int]:

@@ -19,6 +19,7 @@ from tsql.kernels.process import stopping
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.logical.calls import map_calls, map_columns, map_keys
+from tsql.planner.logical.emission import Emission
 from tsql.planner.logical.progression import Progression
 
 
@@ -522,6 +523,8 @@ class Output(Unary):
     names: tuple[str, ...]
     progressive: Progression | None = None
     """What PROGRESSIVE behind the query asks for."""
+    emission: Emission | None = None
+    """What EMIT behind the query asks for."""
 
     @property
     def schema(self) -> Schema:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from tsql.planner.logical.emission import CHANGES, FINAL, Emission
 from tsql.planner.physical.attributes import Attributes, first_twice
 from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators import all_steps
@@ -73,6 +74,7 @@ def parse_plan(
     depths: dict[str, int] = {}
     query, target, shards, seen_version = "", "local", 1, False
     output: tuple[Step, tuple[str, ...], tuple[str, ...]] | None = None
+    emission: Emission | None = None
     for number, line in lines_of(text):
         context.number = number
         if not line:
@@ -89,6 +91,8 @@ def parse_plan(
             query = _read_query(rest, context)
         elif word == "target" and not rest.startswith("="):
             target, shards = _read_target(rest, context)
+        elif word == "emit" and not rest.startswith("="):
+            emission = _read_emission(rest, context)
         elif word == "output" and not rest.startswith("="):
             output = _read_output(rest, steps, context)
         else:
@@ -106,7 +110,7 @@ def parse_plan(
         if id(step) not in used:
             context.number = step.line or context.number
             raise context.error(f"step {step.name} is not used by the output")
-    return PhysicalPlan(root, columns, names, shards, target, query)
+    return PhysicalPlan(root, columns, names, shards, target, query, emission=emission)
 
 
 def _read_query(rest: str, context: LineContext) -> str:
@@ -124,6 +128,25 @@ def _read_target(rest: str, context: LineContext) -> tuple[str, int]:
     if match is None or match.group(1) not in TARGETS or not 1 <= int(match.group(2)) <= MAX_SHARDS:
         raise context.error(f"expected `target local|spark shards=N`, N from 1 to {MAX_SHARDS}")
     return match.group(1), int(match.group(2))
+
+
+def _read_emission(rest: str, context: LineContext) -> Emission:
+    """`emit final every_us=n ..`: when the rows of a live run leave."""
+    words = rest.split()
+    if not words or words[0] not in (FINAL, CHANGES):
+        raise context.error(f"emit takes {FINAL} or {CHANGES}")
+    given = Attributes(words[1:], context)
+    found = Emission(
+        words[0],
+        given.integer("every_us", 1),
+        given.flag("before_watermark"),
+        given.flag("changes_after_watermark"),
+        given.integer("within_us", 1),
+    )
+    given.check_used(False)
+    if found.before_watermark and found.every_us is None:
+        raise context.error("before_watermark=yes goes with every_us")
+    return found
 
 
 def _read_step(line: str, steps: dict[str, Step], context: LineContext) -> Step:

@@ -17,6 +17,7 @@ from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.emission import Emission
 from tsql.planner.physical.estimate import Cost, Estimate, Machine
 from tsql.planner.physical.expressions import expressions_in, map_in
 from tsql.planner.physical.progress import Progress
@@ -221,6 +222,8 @@ class PhysicalPlan:
     target: str = "local"
     query: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
+    emission: Emission | None = None
+    """When the rows of a live run leave; a bounded run does not look at it."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -236,6 +239,8 @@ class PhysicalPlan:
         if self.query:
             lines.append(f"query {json.dumps(self.query, ensure_ascii=False)}")
         lines.append(f"target {self.target} shards={self.shards}")
+        if self.emission is not None:
+            lines.append(f"emit {self.emission.text()}")
         lines.append("")
         steps = list(self.root.walk())
         width = max(len(identifier(s.name)) for s in steps)

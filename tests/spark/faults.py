@@ -36,6 +36,10 @@ SETTINGS = {
 }
 
 
+MOST_DELETED = 5
+"""Workers that are at rest may keep fewer files without a name than this, in all."""
+
+
 def fault(do: str, stage: int | None = None, shard: int | None = None, at: str = "begin", times: int = 1) -> Any:
     return {"do": do, "stage": stage, "shard": shard, "at": at, "times": times}
 
@@ -209,6 +213,8 @@ class Driver:
         tracker = self.context.statusTracker()
         wait_until(lambda: not tracker.getActiveJobsIds())
         wait_until(lambda: not self._active() and not self._threads() and not set(self._files("shuffle_*")) - known)
+        # A worker frees the rows of a cancelled task when it notices, which may be after Spark has counted the task off.
+        wait_until(lambda: self._descriptors().get("deleted", 0) < MOST_DELETED)
         jvm = self.context._jsc
         return {
             "active": self._active(),

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.spark.faults import FaultyCluster, fault
+from tests.spark.faults import MOST_DELETED, FaultyCluster, fault
 from tests.spark.queries import bag, files, oracle
 from tsql.tpch import data
 from tsql.tpch.check import Oracle
@@ -90,7 +90,7 @@ def assert_nothing_left(cluster: FaultyCluster, known: list[str]) -> None:
     files = left.pop("descriptors")
     nothing: dict[str, Any] = {"active": 0, "rdds": 0, "shuffles": [], "broadcasts": [], "blocks": [], "temporary": []}
     assert left == nothing | {"threads": []}
-    assert files.get("deleted", 0) < 5
+    assert files.get("deleted", 0) < MOST_DELETED, files
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sqlglot.tokens import Token, TokenType
 from tsql.analyze import changes as analyze_change
 from tsql.analyze import definitions as analyze_ddl
 from tsql.analyze import kinds as statements
-from tsql.analyze.emit import check_emit
+from tsql.analyze.emit import check_emit, emission
 from tsql.analyze.files import constant
 from tsql.analyze.macros import expand_macros
 from tsql.analyze.named import deallocate, execute, prepare
@@ -160,7 +160,7 @@ class Analyzer:
                 f"the query gives {len(columns):,} columns, and at most {MAX_COLUMNS:,} are possible", self.parsed
             )
         return statements.Query(
-            logical.Output(plan, columns, names, progression(self, node)),
+            logical.Output(plan, columns, names, progression(self, node), emission(self, node)),
             self.parsed.text if text is None else text,
             tuple(_hints(node, self.parsed)),
         )

@@ -95,6 +95,7 @@ class Catalog:
         self._entries: dict[str, tuple[str, Entry]] = {}
         self._macros: dict[str, Macro] = {}
         self._sources: dict[str, tuple[External, FileUse, Source]] = {}
+        self._streams: dict[str, tuple[External, Source]] = {}
         self._rejects: RejectTables | None = None
         self.pipes = Pipes()
         self._lock = forks.lock()
@@ -178,6 +179,8 @@ class Catalog:
     def _source_of(self, key: str, entry: External) -> Source:
         """The files of a stream as they are now; files that have not changed are not opened again."""
         self._ask("file", key)
+        if entry.files is None and entry.connection is not None:
+            return self._connected(key, entry)
         if entry.files is None:
             return self._resolved(key, entry.data)
         paths = entry.files.paths
@@ -189,6 +192,15 @@ class Catalog:
         else:
             self.record(use)
         return known[2]
+
+    def _connected(self, key: str, entry: External) -> Source:
+        """A stream that only jobs can read."""
+        from tsql.catalog.streams import stream_source
+
+        known = self._streams.get(key)
+        if known is None or known[0] is not entry:
+            known = self._streams[key] = (entry, stream_source(self.shown_name(key), entry))
+        return known[1]
 
     def entry(self, name: str) -> Entry | None:
         """The entry of a name."""
@@ -367,6 +379,7 @@ class Catalog:
                 )
             del self._entries[name.lower()]
             self._sources.pop(name.lower(), None)
+            self._streams.pop(name.lower(), None)
             self.version += 1
 
     def require(self, name: str) -> Source | View:

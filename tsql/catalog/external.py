@@ -41,8 +41,17 @@ class Files:
 
 
 @dataclass(frozen=True)
+class Connection:
+    """Where a job reads a stream that does not end: the connector and its options, as WITH (..) says."""
+
+    connector: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class External:
-    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory. `temporary`: never written to
+    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory. A stream with a `connection` does
+    not end: jobs read it, and queries the files that are there now, if it is over files. `temporary`: never written to
     disk."""
 
     kind: str
@@ -52,6 +61,7 @@ class External:
     period: tuple[str, str] | None = None
     watermark: Watermark | None = None
     temporary: bool = False
+    connection: Connection | None = None
 
     @property
     def event_time(self) -> str | None:
@@ -69,22 +79,28 @@ class External:
         parts += [watermark_text(self.watermark)] if self.watermark is not None and self.kind == "stream" else []
         parts += [f"PERIOD FOR valid_time ({', '.join(map(quote, self.period))})"] if self.period is not None else []
         text = f"CREATE {self.kind.upper()} {quote(name)} ({', '.join(parts)})"
-        if self.files is None:
+        if self.connection is not None:
+            options: dict[str, Any] = {"connector": self.connection.connector, **self.connection.options}
+        elif self.files is None:
             return text
-        options: dict[str, Any] = {
-            "connector": self.files.connector,
-            "path": ", ".join(self.files.paths),
-            **self.files.options,
-        }
+        else:
+            options = {
+                "connector": self.files.connector,
+                "path": ", ".join(self.files.paths),
+                **self.files.options,
+            }
         return f"{text} WITH ({', '.join(f'{key} = {_value(value)}' for key, value in options.items())})"
 
     def to_json(self) -> dict[str, Any]:
-        assert self.files is not None
+        assert self.files is not None or self.connection is not None
         found: dict[str, Any] = {
             "kind": self.kind,
             "columns": [[column.name, str(column.type)] for column in self.schema],
         }
-        found["files"] = [self.files.kind, list(self.files.paths), dict(self.files.options)]
+        if self.files is not None:
+            found["files"] = [self.files.kind, list(self.files.paths), dict(self.files.options)]
+        if self.connection is not None:
+            found["connection"] = [self.connection.connector, dict(self.connection.options)]
         if self.period is not None:
             found["period"] = list(self.period)
         if self.watermark is not None:
@@ -102,7 +118,12 @@ class External:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> External:
         schema = Schema(tuple(Field(name, parse_type(kind)) for name, kind in data["columns"]))
-        kind, paths, options = data["files"]
+        files = connection = None
+        if data.get("files") is not None:
+            kind, paths, options = data["files"]
+            files = Files(kind, tuple(paths), options)
+        if data.get("connection") is not None:
+            connection = Connection(*data["connection"])
         watermark = None
         if data.get("watermark") is not None:
             from tsql.backends.io.watermark import Watermark
@@ -111,7 +132,7 @@ class External:
             column, text, *rest = data["watermark"]
             watermark = Watermark(column, text, parse_expression(text, schema), *rest)
         period = None if data.get("period") is None else tuple(data["period"])
-        return External(data["kind"], schema, Files(kind, tuple(paths), options), None, period, watermark)
+        return External(data["kind"], schema, files, None, period, watermark, connection=connection)
 
 
 def watermark_text(mark: Watermark) -> str:

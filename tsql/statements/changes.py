@@ -71,11 +71,12 @@ def perform(
     if transactions.store is not None and transactions.store.read_only and not getattr(statement, "temporary", False):
         raise CatalogError("the database is open for reading only", hint="connect(path) without read_only=True")
     with transactions.statement() as changes:
-        result = _carry_out(Work(session, changes, relation, values), statement)
+        result = carry_out(Work(session, changes, relation, values), statement)
     return result.tell(transactions.take_notes())
 
 
-def _carry_out(work: Work, statement: Any) -> Relation:
+def carry_out(work: Work, statement: Any) -> Relation:
+    """Execute one statement inside of a statement of the session's transactions."""
     from tsql.statements import ddl, dml
 
     match statement:

@@ -97,6 +97,8 @@ def show_streams(catalog: Catalog) -> Relation:
         if isinstance(entry, External) and entry.kind == "stream":
             watermark = None if entry.watermark is None else watermark_text(entry.watermark)
             files = (None, None) if entry.files is None else (entry.files.connector, ", ".join(entry.files.paths))
+            if entry.connection is not None and entry.files is None:
+                files = (entry.connection.connector, None)
             rows.append((name, entry.event_time, watermark, *files))
     return of_table(
         shown, (VARCHAR,) * len(shown), [list(c) for c in zip(*rows, strict=True)] if rows else [[]] * len(shown)

@@ -25,11 +25,13 @@ Offset = Any
 @dataclass(frozen=True)
 class Arrival:
     """Rows of a partition, in its order, with the offset behind the last of them. A batch without rows says that the
-    partition is there, or that it moved on over something without rows."""
+    partition is there, or that it moved on over something without rows. promise: the reader itself knows that no later
+    row of the stream has a time before this (microseconds), as with files whose bounds are known."""
 
     partition: str
     rows: pa.RecordBatch
     offset: Offset
+    promise: int | None = None
 
 
 class StreamReader(Protocol):

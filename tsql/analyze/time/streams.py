@@ -11,12 +11,12 @@ from sqlglot import exp
 from tsql.analyze import kinds as statements
 from tsql.analyze.files import constant
 from tsql.analyze.names.qualified import check_qualified
-from tsql.backends.io.kinds import CONNECTORS
+from tsql.backends.io.kinds import CONNECTORS, KINDS
 from tsql.backends.io.pipes import is_fifo
 from tsql.backends.io.watermark import DROP
 from tsql.backends.io.watermark import Watermark as WatermarkRecord
 from tsql.catalog.definition import TableDefinition
-from tsql.catalog.external import TIMES, External, Files, checked_period, checked_time, paths_of
+from tsql.catalog.external import TIMES, Connection, External, Files, checked_period, checked_time, paths_of
 from tsql.grammar.time.intervals import DAY_US
 from tsql.grammar.time.nodes import CreateStream, Period, StreamOptions, Watermark
 from tsql.kernels.expr.constant import evaluate
@@ -28,6 +28,10 @@ from tsql.planner.bind.query_text import position_of
 
 if TYPE_CHECKING:
     from tsql.analyze.statements import Analyzer
+
+FILE_CONNECTORS = (*CONNECTORS, "ipc")
+FOLLOWING = ("follow", "poll_interval", "settle")
+"""Options of a stream whose files go on; their readers do not know them."""
 
 
 def create_stream(analyzer: Analyzer, node: CreateStream) -> statements.CreateExternal | statements.Nothing:
@@ -82,15 +86,16 @@ def _external(
     periods = [part for part in parts if isinstance(part, Period)]
     marks = [part for part in parts if isinstance(part, Watermark)]
     columns = [part for part in parts if not isinstance(part, Period | Watermark)]
-    files = _files(analyzer, options)
+    stated, positions = _stated(analyzer, options)
+    connection = _connection(analyzer, kind, stated, positions)
+    is_connected = connection is not None and connection.connector not in FILE_CONNECTORS
+    files = None if is_connected else _files(analyzer, stated, positions, options)
     schema = None
     if columns:
         definition = definition_of(analyzer, table.name, columns, table)
         for column, part in zip(definition.columns, columns, strict=False):
             if column.unit is not None:
-                raise analyzer.error(
-                    f"the times of a {kind} over files are read as they are: TIMESTAMP takes no digits here", part
-                )
+                raise analyzer.error(f"the times of a {kind} are read as they are: TIMESTAMP takes no digits here", part)
             if column.not_null or column.default is not None:
                 raise _without_constraints(analyzer, kind, part)
         if definition.keys or definition.checks or len(columns) > len(definition.columns):
@@ -98,6 +103,16 @@ def _external(
                 analyzer, kind, next((part for part in columns if not isinstance(part, exp.ColumnDef)), columns[0])
             )
         schema = definition.schema
+    if files is None:
+        assert connection is not None
+        if schema is None:
+            raise analyzer.error(
+                f"the rows of connector '{connection.connector}' do not tell their columns: name them", table,
+                f"CREATE STREAM {table.name} (id BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (..)",
+            )
+        mark = None if not marks else _watermark(analyzer, schema, marks[0])
+        period = None if not periods else period_of(schema, periods)
+        return External(kind, schema, None, None, period, mark, temporary, connection)
     fifo = next((path for path in files.paths if is_fifo(path)), None)
     if fifo is not None:
         raise analyzer.error(
@@ -105,12 +120,15 @@ def _external(
             table,
             f"CREATE TABLE {table.name} AS FROM '{fifo}' keeps them",
         )
-    opened = _opened(analyzer, files, schema, options)
-    schema = Schema(tuple(f for f in opened.schema if f.type.is_readable)) if schema is None else schema
-    files = replace(files, kind=opened.describe()["kind"])
+    if connection is None or schema is None or files.kind not in KINDS:
+        opened = _opened(analyzer, files, schema, options)
+        schema = Schema(tuple(f for f in opened.schema if f.type.is_readable)) if schema is None else schema
+        files = replace(files, kind=opened.describe()["kind"])
+    if connection is not None:
+        connection = replace(connection, connector=files.connector)
     period = None if not periods else period_of(schema, periods)
     watermark = None if not marks else _watermark(analyzer, schema, marks[0])
-    return External(kind, schema, files, None, period, watermark, temporary)
+    return External(kind, schema, files, None, period, watermark, temporary, connection)
 
 
 def _without_constraints(analyzer: Analyzer, kind: str, at: exp.Expr) -> TsqlError:
@@ -119,7 +137,8 @@ def _without_constraints(analyzer: Analyzer, kind: str, at: exp.Expr) -> TsqlErr
     )
 
 
-def _files(analyzer: Analyzer, node: StreamOptions) -> Files:
+def _stated(analyzer: Analyzer, node: StreamOptions) -> tuple[dict[str, Any], dict[str, exp.Expr]]:
+    """What WITH (..) says, and where."""
     options: dict[str, Any] = {}
     positions: dict[str, exp.Expr] = {}
     for option in node.expressions:
@@ -128,10 +147,54 @@ def _files(analyzer: Analyzer, node: StreamOptions) -> Files:
     for name in ("connector", "path"):
         if name in options and (not isinstance(options[name], str) or not options[name]):
             raise analyzer.error(f'option "{name}" takes a string', positions[name])
-    connector, path = options.pop("connector", None), options.pop("path", None)
-    if connector is not None and connector.lower() not in (*CONNECTORS, "ipc"):
+    return options, positions
+
+
+def _connection(
+    analyzer: Analyzer, kind: str, options: dict[str, Any], positions: dict[str, exp.Expr]
+) -> Connection | None:
+    """What a job reads a stream by, if it does not end."""
+    from tsql.backends.live.sources.connectors import CONNECTORS as LIVE
+    from tsql.backends.live.sources.connectors import check_options
+
+    connector = str(options.get("connector", "")).lower()
+    is_followed = options.get("follow") is True
+    if connector in FILE_CONNECTORS or connector not in LIVE:
+        if not is_followed:
+            options.pop("follow", None)
+            return None
+        if connector and connector not in FILE_CONNECTORS:
+            return None
+    if kind != "stream":
+        goes_on = "follow = true" if is_followed else f"connector '{connector}'"
         raise analyzer.error(
-            f"unknown connector '{connector}'", positions["connector"], f"connectors are {', '.join(CONNECTORS)}"
+            f"a table is complete, and {goes_on} goes on",
+            positions["follow" if is_followed else "connector"],
+            "CREATE STREAM",
+        )
+    given = {name: value for name, value in options.items() if name != "connector"}
+    if connector:
+        try:
+            check_options(connector, given)
+        except TsqlError as error:
+            named = next((name for name in positions if f"{name}" in error.message.split()), "connector")
+            error.position = position_of(positions[named])
+            raise error.locate(analyzer.parsed.source.text) from None
+    return Connection(connector, given)
+
+
+def _files(
+    analyzer: Analyzer, options: dict[str, Any], positions: dict[str, exp.Expr], node: StreamOptions
+) -> Files:
+    options = {name: value for name, value in options.items() if name not in FOLLOWING}
+    connector, path = options.pop("connector", None), options.pop("path", None)
+    if connector is not None and connector.lower() not in FILE_CONNECTORS:
+        from tsql.backends.live.sources.connectors import CONNECTORS as LIVE
+
+        raise analyzer.error(
+            f"unknown connector '{connector}'",
+            positions["connector"],
+            f"connectors are {', '.join(dict.fromkeys((*CONNECTORS, *LIVE)))}",
         )
     if path is None:
         raise analyzer.error(

@@ -1,0 +1,347 @@
+"""`JobRun`: the loop of a live job. One thread takes rows from the streams, passes them through the query, and writes
+what EMIT asks for; an epoch ends now and then.
+
+    rows of streams ──late?──▶ query ──▶ emitter ──▶ sink
+                                 │                     │ prepare
+                                 └── state, offsets ──▶ checkpoint ──▶ commit
+
+In: a plan over `StreamSource`s, a sink, perhaps a checkpoint. Out: what the sink makes visible. State belongs to the
+query, rows on their way to the emitter, what is durable to the checkpoint. An error of a stream, the query or the sink
+ends the job: the epoch that is open is dropped, and the checkpoint before it stays."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends import Run
+from tsql.backends.live.fragments import ArrivedRows
+from tsql.backends.live.jobs.checkpoint import Checkpoint, Epoch, Writer
+from tsql.backends.live.jobs.emission import Emitter
+from tsql.backends.live.jobs.feed import Wakeup
+from tsql.backends.live.jobs.inputs import StreamInput
+from tsql.backends.live.jobs.parts import Parts, joined
+from tsql.backends.live.jobs.resume import Identity, check_same
+from tsql.backends.live.jobs.streams import StreamSource
+from tsql.backends.live.query import LiveQuery
+from tsql.backends.live.sinks.sink import Output, Sink
+from tsql.kernels.process import stopping
+from tsql.kernels.process.quick_dataclass import dataclass
+from tsql.planner.logical.emission import Emission
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.step import PhysicalPlan
+
+LEAST_ROWS, MOST_ROWS = 1_024, 1 << 18
+"""The rows that are taken at a time: as many as a round may take with a latency budget, between these limits."""
+
+ROUND_SECONDS = 0.5
+"""A round takes about this long at most where no latency is asked for: stopping waits for it."""
+
+EMIT_SECONDS = 0.05
+"""Rows leave for so long before the job looks at its input again."""
+
+IDLE_SECONDS = 0.05
+"""Timeouts of idle partitions are looked at this often."""
+
+ToLateTable = Callable[[StreamInput, list[pa.RecordBatch]], None]
+
+
+@dataclass
+class Spec:
+    """What a job is. interval: seconds between epochs. shards: into how many the state is cut, whatever the plan says.
+    to_late_table: takes late rows of ON LATE INTO at the end of an
+    epoch."""
+
+    name: str
+    plan: PhysicalPlan
+    sink: Sink
+    checkpoint: Checkpoint | None = None
+    interval: float = 1.0
+    shards: int = 1
+    to_late_table: ToLateTable | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def emission(self) -> Emission:
+        return self.plan.emission or Emission()
+
+
+class JobRun:
+    """One run of a job, from its start or from a checkpoint to its end. `run` is called once, by the job's thread; other
+    threads ask it to stop and read its numbers."""
+
+    def __init__(self, spec: Spec, run: Run):
+        self.spec, self.run_handle = spec, run
+        self.wakeup = Wakeup()
+        self.inputs = self._inputs()
+        live = {scan: stream.source.time for stream in self.inputs for scan in stream.scans}
+        self.query = LiveQuery(spec.plan, live, run, shards=spec.shards)
+        self.emitter = Emitter(self.query, spec.emission, self.inputs)
+        self.identity = Identity.of(spec.plan, self.query)
+        self.epoch = 0
+        self.committed = 0
+        self.checkpoint_ms = 0.0
+        self.begun_at = time.monotonic()
+        self.batches = 0
+        self.latency_ms = 0.0
+        self._parts = Parts()
+        self._stops: str | None = None
+        self.notes = list(spec.notes)
+        self._writer = None if spec.checkpoint is None else Writer(spec.checkpoint, self.wakeup.set)
+        self._pending: tuple[int, Any, dict[str, Any]] | None = None
+        self._is_dirty = False
+        self._last_epoch_at = time.monotonic()
+        self._seconds_per_row = 1e-7
+        self._lock = threading.Lock()
+        run.on_cancel(self.wakeup.set)
+
+    def _inputs(self) -> list[StreamInput]:
+        scans: dict[int, list[Scan]] = {}
+        for step in self.spec.plan.root.walk():
+            if isinstance(step, Scan) and isinstance(step.source, StreamSource):
+                scans.setdefault(id(step.source), []).append(step)
+        found = []
+        for mine in scans.values():
+            source: StreamSource = mine[0].source
+            needed = {column for scan in mine for column in scan.columns}
+            mark = source.watermark
+            if mark is not None:
+                needed |= {mark.column, *mark.expression.columns()}
+                needed |= set(source.schema.names) if mark.into is not None else set()
+            names = tuple(scan.name for scan in mine)
+            found.append(StreamInput(source, names, needed or {source.schema.names[0]}, self.wakeup))
+        return found
+
+    def begin(self) -> None:
+        """Open the sink and the streams, where the checkpoint says."""
+        spec = self.spec
+        output = Output(
+            self.emitter.schema,
+            tuple(spec.plan.root.schema[name].type for name in spec.plan.columns),
+            spec.name,
+            spec.emission.has_changes,
+            self.identity.keys,
+        )
+        spec.sink.open(output)
+        last = None
+        if spec.checkpoint is not None:
+            last = spec.checkpoint.last()
+            known = spec.checkpoint.job()
+            if known is not None and last is not None:
+                last = check_same(known, self.identity, last)
+            if known is None or known.get("identity") != self.identity.to_json():
+                spec.checkpoint.describe({"name": spec.name, "identity": self.identity.to_json()})
+        if last is None:
+            spec.sink.recover(0, None)
+        else:
+            self._restore(last)
+            spec.sink.recover(last.number, last.token)
+        for stream in self.inputs:
+            if not stream.has_ended:
+                stream.start()
+
+    def run(self) -> None:
+        """Run until the streams have ended, or the job is stopped."""
+        with stopping.during(self.run_handle):
+            try:
+                self._take(self.query.advance({}, {}))
+                while self._stops is None and not self._has_ended():
+                    self.run_handle.check()
+                    self._round()
+                self._finish()
+            finally:
+                self.close()
+
+    def stop(self, how: str) -> None:
+        """Ask the job to stop: "checkpoint" ends the epoch that is open, "drain" ends the streams first, so that all
+        results become final."""
+        self._stops = how
+        self.wakeup.set()
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the job was asked to stop before its streams ended."""
+        return self._stops == "checkpoint" and not self._has_ended()
+
+    def close(self) -> None:
+        """Free everything. What was not committed is dropped."""
+        for stream in self.inputs:
+            stream.close()
+        if self._writer is not None:
+            self._writer.settle()
+        self.spec.sink.close()
+        if self.spec.checkpoint is not None:
+            self.spec.checkpoint.close()
+
+    # A round ---------------------------------------------------------------------------------------------------------
+
+    def _round(self) -> None:
+        begun = time.monotonic()
+        moved = self._advance()
+        self.emitter.emit(self._write, EMIT_SECONDS)
+        self._end_epoch_if_due()
+        if not moved:
+            self.wakeup.wait(self._patience())
+        elif self.batches:
+            self.latency_ms = (time.monotonic() - begun) * 1000
+
+    def _advance(self) -> bool:
+        """Take what has come and pass it on with its promises; whether anything has come or moved."""
+        rows: dict[str, ArrivedRows] = {}
+        promises: dict[str, int | None] = {}
+        taken = 0
+        for stream in self.inputs:
+            if stream.has_ended:
+                continue
+            batches = stream.take(self._limit())
+            if batches:
+                table = pa.Table.from_batches(batches)
+                taken += table.num_rows
+                for scan in stream.scans:
+                    rows[scan] = self.query.arrived(scan, table)
+            promise = stream.promise()
+            if stream.feed.has_ended:
+                stream.has_ended = True
+                promises.update(dict.fromkeys(stream.scans))
+            elif promise is not None and promise != stream.promised:
+                stream.promised = promise
+                promises.update(dict.fromkeys(stream.scans, promise))
+        if not rows and not promises:
+            return False
+        begun = time.monotonic()
+        self._take(self.query.advance(rows, promises))
+        if taken:
+            self.batches += 1
+            spent = (time.monotonic() - begun) / taken
+            self._seconds_per_row += (spent - self._seconds_per_row) / 4
+        self._is_dirty = True
+        return True
+
+    def _take(self, rows: list[pa.RecordBatch]) -> None:
+        self.emitter.take(rows, moved=True)
+
+    def _limit(self) -> int:
+        """How many rows of a stream are taken at once: more of them where there is time."""
+        within = self.spec.emission.within_us
+        budget = ROUND_SECONDS if within is None else within / 2e6
+        return max(LEAST_ROWS, min(MOST_ROWS, int(budget / max(self._seconds_per_row, 1e-9))))
+
+    def _patience(self) -> float:
+        """How long the job may sleep while nothing comes."""
+        found = IDLE_SECONDS
+        if self.emitter.wait is not None:
+            found = min(found, self.emitter.wait)
+        if self._is_dirty:
+            found = min(found, max(0.0, self._last_epoch_at + self._interval() - time.monotonic()))
+        return found
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        self._is_dirty = True
+        self.spec.sink.write(batch)
+
+    def _has_ended(self) -> bool:
+        return all(stream.has_ended for stream in self.inputs)
+
+    def _finish(self) -> None:
+        """What is left of the result, and the last epoch."""
+        if self._stops == "drain":
+            for stream in self.inputs:
+                stream.feed.stop()
+            while any(stream.feed.queued for stream in self.inputs) and self._advance():
+                pass
+            open_streams = [stream for stream in self.inputs if not stream.has_ended]
+            self._take(self.query.advance({}, {scan: None for one in open_streams for scan in one.scans}))
+            for stream in open_streams:
+                stream.has_ended = True
+        if self._has_ended():
+            self.emitter.emit(self._write, 0.0, at_end=True)
+        self._settle()
+        self._end_epoch()
+        self._settle()
+
+    # Epochs ----------------------------------------------------------------------------------------------------------
+
+    def _interval(self) -> float:
+        """Seconds between epochs. Without a checkpoint, a sink that shows rows at once is not kept waiting."""
+        is_prompt = self.spec.checkpoint is None and getattr(self.spec.sink, "is_prompt", False)
+        return 0.0 if is_prompt else self.spec.interval
+
+    def _end_epoch_if_due(self) -> None:
+        if self._pending is not None:
+            assert self._writer is not None
+            if self._writer.is_busy:
+                return
+            self._settle()
+        if self._is_dirty and time.monotonic() >= self._last_epoch_at + self._interval():
+            self._end_epoch()
+
+    def _end_epoch(self) -> None:
+        """End the epoch that is open: its rows, the state and the offsets belong together."""
+        begun = time.monotonic()
+        self.emitter.flush(self._write)
+        self._hand_over_late_rows()
+        number = self.epoch + 1
+        token = self.spec.sink.prepare(number)
+        self.epoch, self._is_dirty, self._last_epoch_at = number, False, begun
+        offsets = {stream.source.catalog_name: dict(stream.offsets) for stream in self.inputs}
+        if self._writer is None:
+            self._commit(number, token, offsets)
+            return
+        self._pending = (number, token, offsets)
+        self._writer.begin(self._captured(number, token))
+
+    def _settle(self) -> None:
+        """Wait for the epoch that is being written, and make its rows visible."""
+        if self._pending is not None:
+            assert self._writer is not None
+            self._writer.wait()
+            (number, token, offsets), self._pending = self._pending, None
+            self.checkpoint_ms = (time.monotonic() - self._last_epoch_at) * 1000
+            self._commit(number, token, offsets)
+
+    def _commit(self, number: int, token: Any, offsets: dict[str, dict[str, Any]]) -> None:
+        self.spec.sink.commit(number, token)
+        self.committed = number
+        for stream in self.inputs:
+            stream.feed.reader.acknowledge(offsets[stream.source.catalog_name])
+
+    def _captured(self, number: int, token: Any) -> Epoch:
+        """Everything that is needed to go on behind this epoch. Nothing is copied: chunks never change."""
+        parts = self._parts.of(self.query.tables())
+        shown = {f"shown {name}": table.to_batches() for name, table in self.emitter.state().items()}
+        about = {
+            "query": self.query.marks(),
+            "streams": {stream.source.catalog_name: stream.state() for stream in self.inputs},
+            "rows_out": self.emitter.rows,
+        }
+        return Epoch(number, about, token, {**{f"held {name}": held for name, held in parts.items()}, **shown})
+
+    def _restore(self, last: Epoch) -> None:
+        tables = {name.removeprefix("held "): joined(parts) for name, parts in last.tables.items()}
+        self.query.go_on(last.about["query"], tables)
+        self.emitter.restore({name: tables[f"shown {name}"] for name in ("ahead", "final")})
+        self.emitter.rows = last.about["rows_out"]
+        for stream in self.inputs:
+            stream.restore(last.about["streams"][stream.source.catalog_name])
+        self.epoch = self.committed = last.number
+
+    def _hand_over_late_rows(self) -> None:
+        for stream in self.inputs:
+            rows, stream.late_rows = stream.late_rows, []
+            if rows and self.spec.to_late_table is not None:
+                self.spec.to_late_table(stream, rows)
+
+
+def streams_of(plan: PhysicalPlan) -> Sequence[StreamSource]:
+    """The streams that a plan reads, each once."""
+    found = {
+        id(step.source): step.source
+        for step in plan.root.walk()
+        if isinstance(step, Scan) and isinstance(step.source, StreamSource)
+    }
+    return list(found.values())
