@@ -40,6 +40,8 @@ class QueryRunner:
         self._backend, self._spark, self._fail = backend, spark, fail
         self.start_job: Callable[..., Job] | None = None
         """Starts a query as a job of the session."""
+        self.find_streams: Callable[[logical.Output], bool | None] = lambda plan: None
+        """Whether a query reads streams (None: no), and whether one of them does not end."""
         self.start_ms = 0.0
         """What it took to start Spark, if it was started here."""
 
@@ -111,7 +113,13 @@ class QueryRunner:
             snapshots=lambda run: self.backend.snapshots(plan_for(run), run),
             is_progressive=lambda: self.plan(prepared, settings).is_progressive,
             start_job=partial(self._job, prepared, values, settings),
+            reads_streams=lambda: self._streams(prepared) is not None,
+            is_endless=lambda: bool(self._streams(prepared)),
         )
+
+    def _streams(self, prepared: Prepared) -> bool | None:
+        """None: the query reads no streams. Whether one of them does not end."""
+        return self.find_streams(prepared.query.plan)
 
     def _job(self, prepared: Prepared, values: dict[str, Any], settings: Settings, *given: Any, **more: Any) -> Job:
         """Start a query as a job: it is planned over its streams, and not over the files that they are now."""

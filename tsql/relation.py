@@ -75,6 +75,8 @@ class Relation:
         snapshots: Callable[[Run], Iterator[Any]] | None = None,
         is_progressive: Callable[[], bool] = lambda: False,
         start_job: Callable[..., Job] | None = None,
+        reads_streams: Callable[[], bool] = lambda: False,
+        is_endless: Callable[[], bool] = lambda: False,
     ) -> None:
         self._names, self._types = names, types
         self._start, self._start_all, self._new_run = start, start_all, new_run
@@ -83,7 +85,7 @@ class Relation:
         self._frame = frame
         self._running = running
         self._snapshots, self._is_progressive = snapshots, is_progressive
-        self._start_job = start_job
+        self._start_job, self._reads_streams, self._is_endless = start_job, reads_streams, is_endless
         self._runs: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._last: Run | None = None
         self._told: list[str] = []
@@ -213,6 +215,16 @@ class Relation:
         from tsql.watching import Watch
 
         return Watch(self.snapshots(), checked_callable(callback, "what is called with snapshots"))
+
+    @property
+    def reads_streams(self) -> bool:
+        """Whether the query reads a stream, so that it can run as a job."""
+        return self._reads_streams()
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether the query reads a stream that does not end."""
+        return self._is_endless()
 
     def start(
         self,

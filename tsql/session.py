@@ -65,6 +65,7 @@ class Session:
         self._plans = self._scripts.plans
         self._jobs: Jobs | None = None
         self._queries.start_job = self._start_job
+        self._queries.find_streams = self._find_streams
 
     @property
     def settings(self) -> Settings:
@@ -242,6 +243,11 @@ class Session:
     def jobs(self) -> list[Job]:
         """The jobs that were started in this session, and the last ones that are over."""
         return [] if self._jobs is None else self._jobs.all()
+
+    def _find_streams(self, plan: Any) -> bool | None:
+        from tsql.catalog.streams import endless
+
+        return endless(plan, self.catalog)
 
     def _start_job(self, query: Any, *given: Any, **more: Any) -> Job:
         """Start a job (`tsql.jobs.Query`)."""

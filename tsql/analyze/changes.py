@@ -19,7 +19,7 @@ from tsql.analyze.scope import TARGET, AnalyzedRelation, Names
 from tsql.analyze.select import project
 from tsql.analyze.subquery import Level, computed_rows
 from tsql.catalog.definition import ColumnDefinition, Key, Table, TableDefinition, View
-from tsql.catalog.external import External
+from tsql.catalog.external import SINK, External
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.blocks.stored import PLACE, StoredTable, WithPlaces
 from tsql.kernels.expr.errors import BindError, CatalogError, TsqlError
@@ -144,7 +144,9 @@ def with_clause(outer: exp.Expr, query: exp.Expr) -> exp.Expr:
     return query
 
 
-def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert | statements.SaveTable:
+def insert(
+    analyzer: Analyzer, node: exp.Insert
+) -> statements.Insert | statements.SaveTable | statements.InsertIntoSink:
     """INSERT INTO table [(columns)] [BY NAME] VALUES | query | DEFAULT VALUES [ON CONFLICT ..] [RETURNING ..]."""
     outer = saved_parts(analyzer, _table_of(node.this))
     if outer is not None:
@@ -155,6 +157,11 @@ def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert | statemen
     ):
         if node.args.get(clause):
             raise analyzer.error(f"{words} is for tables of Spark's catalogs", node.this, hint)
+    entry = analyzer.catalog.entry(_table_of(node.this).name)
+    if isinstance(entry, External) and entry.kind == SINK:
+        from tsql.analyze.time.sinks import insert_into_sink
+
+        return insert_into_sink(analyzer, node, _table_of(node.this).name, with_clause(node, node.expression))
     name, table = find_table(analyzer, node.this, "INSERT")
     definition = table.definition
     targets = _targets(node, definition, name)

@@ -72,6 +72,10 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     if query is None:
         raise analyzer.error(f"CREATE {kind} needs AS and a query", table)
     text = analyzer.parsed.text_after(TokenType.ALIAS)
+    if kind == "VIEW" and _is_materialized(node):
+        if columns:
+            raise analyzer.error("the columns of a materialized view are those of its query: name them there", table)
+        return statements.CreateLiveView(name, analyzer.query(query, text), replaces, exists)
     if kind == "VIEW":
         analyzer.catalog = WithoutVariables(analyzer.catalog)
     bound = (
@@ -106,6 +110,8 @@ def _properties(
             raise analyzer.error(f"an option of CREATE {kind} is given twice", item)
         if isinstance(item, exp.TemporaryProperty):
             temporary = True
+        elif isinstance(item, exp.MaterializedProperty) and kind == "VIEW":
+            continue
         elif isinstance(item, exp.WithDataProperty) and kind == "TABLE":
             with_data = not item.args.get("no")
         elif isinstance(item, StreamOptions) and kind == "TABLE":
@@ -116,6 +122,11 @@ def _properties(
         else:
             raise analyzer.error(f"these options of CREATE {kind} are not supported", item)
     return temporary, with_data, options
+
+
+def _is_materialized(node: exp.Create) -> bool:
+    properties = node.args.get("properties")
+    return properties is not None and any(isinstance(one, exp.MaterializedProperty) for one in properties.expressions)
 
 
 def _of_spark(analyzer: Analyzer, item: exp.Expr, at: exp.Expr) -> BindError:
@@ -279,7 +290,11 @@ def _check(analyzer: Analyzer, definition: TableDefinition, node: exp.Expr) -> s
 def drop(analyzer: Analyzer, node: exp.Drop) -> statements.Drop | statements.DropSaved:
     kind = (node.args.get("kind") or "").lower()
     kind = "macro" if kind == "function" else kind
-    if kind not in ("table", "view", "macro", "stream"):
+    if node.args.get("materialized"):
+        if kind != "view":
+            raise analyzer.error(f"DROP MATERIALIZED {kind.upper()} is not supported", node)
+        kind = "materialized view"
+    if kind not in ("table", "view", "materialized view", "macro", "stream", "sink"):
         raise analyzer.error(f"DROP {kind.upper() or '..'} is not supported", node)
     tables = node.args.get("tables") or []
     if not tables:

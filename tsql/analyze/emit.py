@@ -25,7 +25,8 @@ def check_emit(analyzer: Analyzer, statement: exp.Expr) -> None:
         for name in ("every", "within"):
             if constant_length(analyzer, node.args.get(name), name.upper()) == 0:
                 raise analyzer.error(f"{name.upper()} must be more than zero", node.args[name])
-        if isinstance(statement, exp.Create) and (statement.args.get("kind") or "").upper() == "VIEW":
+        is_view = isinstance(statement, exp.Create) and (statement.args.get("kind") or "").upper() == "VIEW"
+        if is_view and statement.find(exp.MaterializedProperty) is None:
             raise analyzer.error("EMIT says when a result leaves: it belongs to the query that reads the view", node)
 
 

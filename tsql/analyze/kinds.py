@@ -279,7 +279,29 @@ class ShowTables:
 
 @dataclass(frozen=True)
 class ShowStreams:
-    """SHOW STREAMS."""
+    """SHOW STREAMS, or SHOW SINKS."""
+
+    sinks: bool = False
+
+
+@dataclass(frozen=True)
+class InsertIntoSink:
+    """INSERT INTO sink query."""
+
+    name: str
+    query: Query
+    position: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateLiveView:
+    """CREATE [OR REPLACE] MATERIALIZED VIEW [IF NOT EXISTS] name AS query."""
+
+    name: str
+    query: Query
+    replace: bool = False
+    if_not_exists: bool = False
+    position: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -323,6 +345,8 @@ Statement = (
     | Set
     | ShowTables
     | ShowStreams
+    | InsertIntoSink
+    | CreateLiveView
     | Describe
     | Summarize
 )

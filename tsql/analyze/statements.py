@@ -28,12 +28,13 @@ from tsql.analyze.select import project
 from tsql.analyze.select_items import left_out
 from tsql.analyze.time.refuse import check_time
 from tsql.analyze.time.sequenced import finished
+from tsql.analyze.time.sinks import create_sink
 from tsql.analyze.time.streams import create_stream
 from tsql.grammar.hint_text import HintReader
 from tsql.grammar.parser import changes as parser_changes
 from tsql.grammar.parser import statements as parser
 from tsql.grammar.parser.statements import Parsed, parse
-from tsql.grammar.time.nodes import CreateStream, ShowStreams
+from tsql.grammar.time.nodes import CreateSink, CreateStream, ShowStreams
 from tsql.kernels.expr.errors import BindError, ParseError, TsqlError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.nodes import Expr
@@ -109,7 +110,7 @@ class Analyzer:
             case parser.ShowTables():
                 return statements.ShowTables(bool(node.args.get("all")))
             case ShowStreams():
-                return statements.ShowStreams()
+                return statements.ShowStreams(bool(node.args.get("sinks")))
             case parser.DescribeQuery():
                 return self._describe(node.this)
             case parser_changes.SummarizeQuery():
@@ -247,6 +248,7 @@ class Analyzer:
 
 _CHANGES: dict[type[exp.Expr], Callable[[Analyzer, Any], statements.Statement]] = {
     exp.Create: analyze_ddl.create,
+    CreateSink: create_sink,
     CreateStream: create_stream,
     exp.Drop: analyze_ddl.drop,
     exp.Copy: analyze_ddl.copy,

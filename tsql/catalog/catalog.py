@@ -431,7 +431,9 @@ class FileRecorder:
 
 def kind_of(entry: Entry) -> str:
     """What an entry is called in a statement: table, view or stream."""
-    return "view" if isinstance(entry, View) else entry.kind if isinstance(entry, External) else "table"
+    if isinstance(entry, View):
+        return "view"
+    return getattr(entry, "kind", None) or "table"
 
 
 _ARROW_WAYS = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")

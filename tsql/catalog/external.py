@@ -26,6 +26,10 @@ TIMES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
 """Types that a period or an event time may have."""
 
 
+SINK = "sink"
+"""The `kind` of an entry that jobs write to. It has no columns."""
+
+
 @dataclass(frozen=True)
 class Files:
     """What WITH (connector = .., path = .., ..) says: the kind of files, where they are, and the options of their
@@ -50,7 +54,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class External:
-    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory. A stream with a `connection` does
+    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory, or a sink. A stream with a `connection` does
     not end: jobs read it, and queries the files that are there now, if it is over files. `temporary`: never written to
     disk."""
 
@@ -78,7 +82,7 @@ class External:
         parts = [f"{quote(column.name)} {column.type}" for column in self.schema]
         parts += [watermark_text(self.watermark)] if self.watermark is not None and self.kind == "stream" else []
         parts += [f"PERIOD FOR valid_time ({', '.join(map(quote, self.period))})"] if self.period is not None else []
-        text = f"CREATE {self.kind.upper()} {quote(name)} ({', '.join(parts)})"
+        text = f"CREATE {self.kind.upper()} {quote(name)}" + (f" ({', '.join(parts)})" if parts else "")
         if self.connection is not None:
             options: dict[str, Any] = {"connector": self.connection.connector, **self.connection.options}
         elif self.files is None:

@@ -14,7 +14,7 @@ from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical import nodes as logical
-from tsql.planner.logical.tree import transform_up
+from tsql.planner.logical.tree import nodes, transform_up
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.step import PhysicalPlan, Step, rebuild
 
@@ -120,3 +120,11 @@ class Streams:
         return len(self._made)
 
 
+
+
+def endless(query: logical.Output, catalog: Any) -> bool | None:
+    """Whether a query reads a stream that does not end; None if it reads no stream at all."""
+    streams = Streams(catalog)
+    found = [streams.live(node.source) for node in nodes(query) if isinstance(node, logical.Scan)]
+    known = [stream for stream in found if stream is not None]
+    return any(not stream.ends for stream in known) if known else None

@@ -13,6 +13,7 @@ from tsql.analyze import kinds as statements
 from tsql.catalog.catalog import kind_of
 from tsql.catalog.definition import ColumnDefinition, Table, TableDefinition, View
 from tsql.catalog.external import External
+from tsql.live_view import LiveView
 from tsql.kernels.blocks.stored import StoredTable, one
 from tsql.kernels.expr.errors import CatalogError, PlanError, TransactionError
 from tsql.relation import Relation
@@ -169,8 +170,12 @@ def _drop(work: Work, statement: statements.Drop) -> None:
             work.catalog.put_macro(name, None)
             work.changes.macros.add(name.lower())
         else:
+            entry = work.catalog.entry(name)
             work.catalog.drop(name, kind=statement.kind, if_exists=statement.if_exists)
-            work.changes.note(name)
+            if isinstance(entry, LiveView):
+                entry.drop()
+            else:
+                work.changes.note(name)
     datasets = work.catalog.datasets() if kept else None
     for name in kept if datasets is not None else ():
         datasets.drop(name)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tsql.backends.io.value_text import texts
 from tsql.catalog.catalog import Catalog
 from tsql.catalog.definition import Table, View
-from tsql.catalog.external import External, watermark_text
+from tsql.catalog.external import SINK, External, watermark_text
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, DECIMAL, VARCHAR, Type
 from tsql.relation import Relation, of_table
@@ -103,6 +103,17 @@ def show_streams(catalog: Catalog) -> Relation:
     return of_table(
         shown, (VARCHAR,) * len(shown), [list(c) for c in zip(*rows, strict=True)] if rows else [[]] * len(shown)
     )
+
+
+def show_sinks(catalog: Catalog) -> Relation:
+    """The sinks, as the statements that make them again."""
+    rows = [
+        (name, entry.connection.connector, entry.create_text(name))
+        for name, entry in catalog.entries()
+        if isinstance(entry, External) and entry.kind == SINK and entry.connection is not None
+    ]
+    shown = ("name", "connector", "statement")
+    return of_table(shown, (VARCHAR,) * 3, [list(c) for c in zip(*rows, strict=True)] if rows else [[]] * 3)
 
 
 def show_all_tables(

@@ -136,7 +136,19 @@ def _show_tables(context: StatementContext, statement: statements.ShowTables) ->
 
 
 def _show_streams(context: StatementContext, statement: statements.ShowStreams) -> Relation:
-    return introspect.show_streams(context.catalog)
+    return introspect.show_sinks(context.catalog) if statement.sinks else introspect.show_streams(context.catalog)
+
+
+def _insert_into_sink(context: StatementContext, statement: statements.InsertIntoSink) -> Relation:
+    from tsql.statements.live import insert_into_sink
+
+    return insert_into_sink(context, statement)
+
+
+def _create_live_view(context: StatementContext, statement: statements.CreateLiveView) -> Relation:
+    from tsql.statements.live import create_live_view
+
+    return create_live_view(context, statement)
 
 
 def _describe(context: StatementContext, statement: statements.Describe) -> Relation:
@@ -252,6 +264,8 @@ PERFORM: dict[type, Callable[[StatementContext, Any], Relation]] = {
     statements.Set: _set,
     statements.ShowTables: _show_tables,
     statements.ShowStreams: _show_streams,
+    statements.InsertIntoSink: _insert_into_sink,
+    statements.CreateLiveView: _create_live_view,
     statements.Describe: _describe,
     statements.Summarize: _summarize,
     statements.CopyTo: _copy_to,

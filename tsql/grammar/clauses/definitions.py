@@ -97,12 +97,12 @@ DEFINITIONS: Table = {
     exp.PartitionedByProperty: reads("this"),
     exp.FileFormatProperty: reads("this", refused={"hive_format": "STORED"}, foreign="expressions"),
     exp.LikeProperty: Refusal("LIKE", "CREATE TABLE t AS SELECT * FROM u LIMIT 0"),
-    exp.MaterializedProperty: Refusal("MATERIALIZED", "CREATE TABLE t AS SELECT .. keeps the rows"),
+    exp.MaterializedProperty: reads(),
     exp.Index: None,
     exp.ForeignKey: None,
     exp.Reference: None,
     exp.Drop: reads(
-        "kind tables exists",
+        "kind tables exists materialized",
         idle={
             "cascade": "nothing depends on a table, a view or a macro",
             "restrict": "nothing depends on a table, a view or a macro",
@@ -110,7 +110,6 @@ DEFINITIONS: Table = {
         refused={
             "expressions": Refusal("(", message="DROP takes a name without arguments"),
             "temporary": Refusal("TEMPORARY|TEMP", "DROP TABLE name"),
-            "materialized": "MATERIALIZED",
             "constraints": "CONSTRAINTS",
             "purge": "PURGE",
             "concurrently": "CONCURRENTLY",

@@ -42,7 +42,8 @@ STATEMENTS: Table = {
     nodes.Period: reads("this start end"),
     nodes.StreamOptions: reads("expressions"),
     nodes.StreamOption: reads("this value"),
-    nodes.ShowStreams: reads(),
+    nodes.CreateSink: reads("this options replace exists", places={"this": TARGET}),
+    nodes.ShowStreams: reads("sinks"),
 }
 
 TIME: Table = {

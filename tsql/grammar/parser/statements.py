@@ -284,6 +284,8 @@ class TemporalParser(
         start = self._curr
         if self._take("STREAMS"):
             return self._timed(ShowStreams(), start)
+        if self._take("SINKS"):
+            return self._timed(ShowStreams(sinks=True), start)
         everything = self._match(TokenType.ALL)
         self._expect("TABLES")
         return self.expression(ShowTables(all=bool(everything)))

@@ -20,6 +20,7 @@ from tsql.grammar.time.nodes import (
     Chop,
     Clip,
     ClipJoin,
+    CreateSink,
     CreateStream,
     Cumulate,
     Extend,
@@ -69,6 +70,7 @@ class DuckdbTimeText(TimeGenerator):
         ClipJoin: lambda self, node: cannot_say("CLIP JOIN"),
         RowMatch: lambda self, node: cannot_say("MATCH_RECOGNIZE"),
         Sequenced: lambda self, node: cannot_say("SEQUENCED VALIDTIME"),
+        CreateSink: lambda self, node: cannot_say("CREATE SINK"),
         ShowStreams: lambda self, node: cannot_say("SHOW STREAMS"),
     }
 

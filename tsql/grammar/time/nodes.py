@@ -261,7 +261,13 @@ class StreamOption(exp.Expression):
     arg_types = {"this": True, "value": True}
 
 
-class ShowStreams(exp.Expression):
-    """SHOW STREAMS."""
+class CreateSink(exp.Expression):
+    """CREATE [OR REPLACE] SINK [IF NOT EXISTS] this WITH (options). replace, exists: True where said."""
 
-    arg_types = {}
+    arg_types = {"this": True, "options": True, "replace": False, "exists": False}
+
+
+class ShowStreams(exp.Expression):
+    """SHOW STREAMS, or SHOW SINKS (`sinks`)."""
+
+    arg_types = {"sinks": False}

@@ -1,4 +1,5 @@
-"""The grammar of sources with time: CREATE STREAM with its WATERMARK, PERIOD FOR, WITH (..), DROP STREAM."""
+"""The grammar of sources with time: CREATE STREAM with its WATERMARK, PERIOD FOR, WITH (..), DROP STREAM; and of
+sinks."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from sqlglot.tokens import Token, TokenType
 
 from tsql.grammar.time.base import TimeParser
 from tsql.grammar.time.check_parameters import check_interval
-from tsql.grammar.time.nodes import CreateStream, Period, StreamOption, StreamOptions, Watermark
+from tsql.grammar.time.nodes import CreateSink, CreateStream, Period, StreamOption, StreamOptions, Watermark
 
 _LATE = ("DROP", "ADJUST", "ERROR", "INTO")
 
@@ -25,6 +26,8 @@ class SourceParser(TimeParser):
 
     def _parse_create(self):  # type: ignore[no-untyped-def]
         start = self._prev
+        if self._ahead("SINK") or self._ahead("OR", "REPLACE", "SINK"):
+            return self._parse_create_sink()
         replaces = self._ahead("OR", "REPLACE", "STREAM")
         if not replaces and not self._ahead("STREAM"):
             return super()._parse_create()
@@ -52,6 +55,22 @@ class SourceParser(TimeParser):
                 replace=replaces or None,
                 exists=exists or None,
             ),
+            start,
+        )
+
+    def _parse_create_sink(self) -> CreateSink:
+        start = self._prev
+        replaces = self._take("OR", "REPLACE")
+        self._advance()
+        exists = self._take("IF", "NOT", "EXISTS")
+        if replaces and exists:
+            self._refuse("CREATE takes OR REPLACE or IF NOT EXISTS, not both", start)
+        table = self._parse_table_parts(schema=True)
+        if not self._match(TokenType.WITH):
+            hint = f"CREATE SINK {table.name} WITH (connector = 'parquet', path = 'folder/')"
+            self._refuse("a sink has no columns: WITH (..) says where results go", self._curr or start, hint)
+        return self._timed(
+            CreateSink(this=table, options=self._parse_options(), replace=replaces or None, exists=exists or None),
             start,
         )
 
@@ -147,8 +166,9 @@ class SourceParser(TimeParser):
 
     def _parse_drop(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         start = self._prev
-        if args or kwargs or not self._take("STREAM"):
+        kind = "SINK" if self._ahead("SINK") else "STREAM"
+        if args or kwargs or not self._take(kind):
             return super()._parse_drop(*args, **kwargs)
         exists = self._take("IF", "EXISTS")
         tables = self._parse_csv(lambda: self._parse_table_parts(schema=True))
-        return self._timed(exp.Drop(kind="STREAM", tables=tables, exists=exists or None), start)
+        return self._timed(exp.Drop(kind=kind, tables=tables, exists=exists or None), start)

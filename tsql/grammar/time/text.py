@@ -14,6 +14,7 @@ from tsql.grammar.time.nodes import (
     AsOf,
     AsofJoin,
     ClipJoin,
+    CreateSink,
     CreateStream,
     Emit,
     Period,
@@ -46,6 +47,7 @@ class TimeGenerator(ExpressionGenerator):
         Sequenced: lambda self, node: self.sequenced_sql(node),
         Emit: lambda self, node: self.emit_sql(node),
         Progressive: lambda self, node: self.progressive_sql(node),
+        CreateSink: lambda self, node: self.createsink_sql(node),
         CreateStream: lambda self, node: self.createstream_sql(node),
         Watermark: lambda self, node: self.watermark_sql(node),
         Period: lambda self, node: (
@@ -53,7 +55,7 @@ class TimeGenerator(ExpressionGenerator):
         ),
         StreamOptions: lambda self, node: f"WITH ({self.expressions(node, flat=True)})",
         StreamOption: lambda self, node: self.streamoption_sql(node),
-        ShowStreams: lambda self, node: "SHOW STREAMS",
+        ShowStreams: lambda self, node: "SHOW SINKS" if node.args.get("sinks") else "SHOW STREAMS",
         RowMatch: lambda self, node: self.rowmatch_sql(node),
         SkipTo: lambda self, node: self.skipto_sql(node),
         Subset: lambda self, node: (
@@ -117,6 +119,11 @@ class TimeGenerator(ExpressionGenerator):
         columns = f" ({self.expressions(node, flat=True)})" if node.expressions else ""
         options = f" {self.sql(node, 'options')}" if node.args.get("options") is not None else ""
         return f"CREATE {replaces}STREAM {exists}{self.sql(node, 'this')}{columns}{options}"
+
+    def createsink_sql(self, node: CreateSink) -> str:
+        replaces = "OR REPLACE " if node.args.get("replace") else ""
+        exists = "IF NOT EXISTS " if node.args.get("exists") else ""
+        return f"CREATE {replaces}SINK {exists}{self.sql(node, 'this')} {self.sql(node, 'options')}"
 
     def watermark_sql(self, node: Watermark) -> str:
         text = f"WATERMARK FOR {self.sql(node, 'this')} AS {self.sql(node, 'expression')}"

@@ -1,0 +1,93 @@
+"""`LiveView`: CREATE MATERIALIZED VIEW: the result of a job, as a table that other queries read.
+
+It is the sink of its job. A query reads the rows of the last epoch that was committed, all of them or none: those are
+the rows of the result at one punctuation of its streams. It belongs to the session and ends with it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tsql.backends.io.arrow import ArrowSource
+from tsql.backends.live.jobs.changes import applied
+from tsql.backends.live.sinks.sink import Output, Token
+from tsql.backends.names import FoundTable, NeverKept
+from tsql.kernels.expr.schema import Schema
+
+if TYPE_CHECKING:
+    from tsql.jobs import Job
+
+MATERIALIZED_VIEW = "materialized view"
+
+
+class LiveView:
+    """An entry of the catalog, and the sink that fills it."""
+
+    is_exact = True
+    takes_changes = True
+    is_prompt = True
+    kind = MATERIALIZED_VIEW
+
+    def __init__(self, name: str, schema: Schema):
+        self.name, self.schema = name, schema
+        self.job: Job | None = None
+        self._lock = threading.Lock()
+        self._table = schema.to_arrow().empty_table()
+        self._changes: list[pa.RecordBatch] = []
+        self._has_changes = False
+        self._open: list[pa.RecordBatch] = []
+        self._prepared: dict[int, list[pa.RecordBatch]] = {}
+
+    def resolved(self) -> FoundTable:
+        """The rows as they are now, for a query."""
+        if self.job is not None and self.job.error is not None:
+            raise self.job.error
+        return FoundTable(ArrowSource(self.table(), self.name), NeverKept())
+
+    def table(self) -> pa.Table:
+        """The rows of the result as of the last epoch."""
+        with self._lock:
+            if self._changes:
+                more = pa.Table.from_batches(self._changes)
+                schema = self._table.schema
+                self._changes = []
+                self._table = (
+                    applied(self._table, more)
+                    if self._has_changes
+                    else pa.concat_tables([self._table, more.cast(schema)])
+                )
+            return self._table
+
+    def open(self, output: Output) -> None:
+        self._has_changes = output.has_changes
+        plain = output.schema.remove(len(output.schema) - 1) if output.has_changes else output.schema
+        with self._lock:
+            self._table = plain.empty_table()
+
+    def recover(self, epoch: int, token: Token) -> None:
+        """A view begins with its session, and so does its job."""
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._open.append(rows)
+
+    def prepare(self, epoch: int) -> Token:
+        self._prepared[epoch], self._open = self._open, []
+        return None
+
+    def commit(self, epoch: int, token: Token) -> None:
+        with self._lock:
+            self._changes.extend(self._prepared.pop(epoch, ()))
+
+    def last_committed(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._open = []
+
+    def drop(self) -> None:
+        """Stop the job: nobody can read the view any more."""
+        if self.job is not None and not self.job.is_over:
+            self.job.stop(now=True)
+
