@@ -47,8 +47,8 @@ class Output:
 
 
 class Sink(Protocol):
-    """All calls come from one thread at a time, not always the same one. An error is a `TsqlError` that names the target
-    and the reason; it ends the job."""
+    """All calls come from one thread at a time, not always the same one. An error is a `TsqlError` that names the
+    target and the reason; it ends the job."""
 
     is_exact: bool
     """Whether rows are seen once whatever happens. A sink that is not (a function, a terminal) may get the rows of the
