@@ -15,7 +15,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 
-.PHONY: help setup java chromium demo test lint bench studio clean
+.PHONY: help setup java chromium postgres demo test lint bench studio clean
 help:
 	@echo "make demo    set up, then run example queries on the local backend and, with Java, a query and a pipeline on Spark"
 	@echo "make test    set up, then run the whole test suite (TEST_ARGS='-k name' for a part)"
@@ -35,10 +35,13 @@ java:
 chromium:
 	@.ci/chromium
 
+postgres:
+	@.ci/postgres
+
 demo: setup
 	@$(PY) examples/demo.py
 
-test: setup java chromium
+test: setup java chromium postgres
 	@$(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup -q $(TEST_ARGS)
 
 lint: setup
