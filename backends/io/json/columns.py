@@ -6,7 +6,7 @@ A block of NDJSON is read by pyarrow (`fast`), or value by value where pyarrow d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,8 @@ from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
 
 BATCH_ROWS = 16_384
+CACHED_BYTES = 1 << 21
+"""pyarrow takes twice as long for parts of a block that are larger than this."""
 _AS_TEXT = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
 _AS_IT_IS = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DOUBLE",
@@ -68,9 +70,8 @@ class JsonColumns:
         lines = block.count(b"\n") + (not block.endswith(b"\n"))
         if not block.startswith(b"{") or block.count(b"\n{") + 1 != lines:
             return None
-        settings = pa.json.ReadOptions(use_threads=False, block_size=min(len(block) + 1, 2**31 - 1))
         try:
-            table = pa.json.read_json(pa.BufferReader(block), settings, self._parse)
+            table = self._table(block)
             table.validate(full=True)
         except pa.ArrowException:
             return None
@@ -89,16 +90,22 @@ class JsonColumns:
             batches.append(batch_of([array for array, _ in found], self.columns, batch.num_rows))
         return batches
 
+    def _table(self, block: bytes) -> pa.Table:
+        try:
+            return _read(block, self._parse, CACHED_BYTES)
+        except pa.ArrowInvalid as error:
+            if "straddling" not in str(error):
+                raise
+            return _read(block, self._parse, len(block))  # an object is larger than a part
+
     def careful(self, path: str, records: Iterator[tuple[int, Any]]) -> Iterator[pa.RecordBatch]:
         """Batches of (line, value) pairs, converted one by one. A bad value is an error, or NULL if errors are
         ignored."""
-        readers = [self._reader(name) for name in self.columns]
-        keys = [None if self.keys is None else self.keys[name] for name in self.columns]
         stored: list[list[Any]] = [[] for _ in self.columns]
         rows = 0
         for line, record in records:
-            for column, read, key, name in zip(stored, readers, keys, self.columns, strict=True):
-                column.append(self._value(f"{path}: line {line}", record, key, name, read))
+            for column, value in zip(stored, self.values_of(f"{path}: line {line}", record), strict=True):
+                column.append(value)
             rows += 1
             if rows == BATCH_ROWS:
                 yield self._batch(stored, rows)
@@ -107,13 +114,13 @@ class JsonColumns:
             yield self._batch(stored, rows)
 
     def values_of(self, where: str, record: Any) -> list[Any]:
-        """The stored forms of the columns of one record, for a caller that decides what a bad one does to it: the error
-        begins with `where`."""
-        keys = [None if self.keys is None else self.keys[name] for name in self.columns]
-        return [
-            self._value(where, record, key, name, self._reader(name))
-            for key, name in zip(keys, self.columns, strict=True)
-        ]
+        """The stored forms of the columns of one record. An error begins with `where`."""
+        return [self._value(where, record, key, name, read) for key, name, read in self._readers]
+
+    @cached_property
+    def _readers(self) -> list[tuple[str | None, str, Callable[[Any], Any]]]:
+        """The key, the name and the conversion of each column."""
+        return [(None if self.keys is None else self.keys[name], name, self._reader(name)) for name in self.columns]
 
     def _reader(self, name: str) -> Callable[[Any], Any]:
         kind: Type = self.schema[name].type
@@ -151,3 +158,8 @@ class JsonColumns:
             from_stored(column, self.schema[name].type) for column, name in zip(stored, self.columns, strict=True)
         ]
         return batch_of(arrays, self.columns, rows)
+
+
+def _read(block: bytes, parse: pyarrow.json.ParseOptions, part_bytes: int) -> pa.Table:
+    settings = pa.json.ReadOptions(use_threads=False, block_size=min(part_bytes, len(block) + 1, 2**31 - 1))
+    return pa.json.read_json(pa.BufferReader(block), settings, parse)

@@ -70,8 +70,9 @@ class JsonSource:
             for first_line, block in blocks(path, self.compression):
                 batches = into.fast(block)
                 if batches is None:
-                    batches = into.careful(path, block_values(path, first_line, block, self.ignore_errors))
-                yield from batches
+                    yield from into.careful(path, block_values(path, first_line, block, self.ignore_errors))
+                else:
+                    yield from batches
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "json", "paths": list(self.patterns), "options": opt.plain(self.options)}
