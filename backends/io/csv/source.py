@@ -24,7 +24,7 @@ from tsql.backends.io.csv.input import CsvBytes, EndMark, in_use, longest_row, t
 from tsql.backends.io.csv.lines import Numbered, PlainCsv, RawRow, RawRows, plain_stream, shorter, without_comments
 from tsql.backends.io.csv.rejects import CsvRejects, rejects_of
 from tsql.backends.io.csv.sniff import CsvFormat, number_format, sniff
-from tsql.backends.io.csv.values import convert_column, reader, shown
+from tsql.backends.io.csv.values import FALSE_WORDS, TRUE_WORDS, convert_column, reader, shown
 from tsql.backends.io.files import expand, reading, stored_path, total_bytes
 from tsql.backends.io.normalize import batch_of
 from tsql.backends.io.text import TextFormat
@@ -44,8 +44,6 @@ OPTIONS = (
 ALIASES = {"column_names": "names", "column_types": "types", "maximum_line_size": "max_line_size"}
 BLOCK_BYTES = 1 << 21
 LARGEST_BLOCK_BYTES = (1 << 31) - 1
-_TRUE = ["true", "True", "TRUE", "t", "T", "yes", "Yes", "YES"]
-_FALSE = ["false", "False", "FALSE", "f", "F", "no", "No", "NO"]
 
 
 class CsvSource:
@@ -288,8 +286,8 @@ class _Reader:
             null_values=self.source.nulls,
             strings_can_be_null=True,
             quoted_strings_can_be_null=True,
-            true_values=_TRUE,
-            false_values=_FALSE,
+            true_values=TRUE_WORDS,
+            false_values=FALSE_WORDS,
             decimal_point=self.source.numbers.decimal,
         )
         read = pa.csv.ReadOptions(

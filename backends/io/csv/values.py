@@ -58,6 +58,10 @@ _FITTING = {
 _WHOLE_NUMBERS, _FRACTIONS = "^-?[0-9]{1,18}$", r"^-?[0-9]{1,18}(\.[0-9]{0,18})?$"
 """Numbers that pyarrow casts like we do."""
 
+TRUE_WORDS = ["true", "True", "TRUE", "t", "T", "yes", "Yes", "YES"]
+FALSE_WORDS = ["false", "False", "FALSE", "f", "F", "no", "No", "NO"]
+"""What pyarrow takes for true and false."""
+
 _LONGEST_SHOWN = 60
 
 
