@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -65,13 +66,20 @@ class Query:
 class Job:
     """A running query. Its methods may be called by any thread."""
 
-    def __init__(self, session: Session, spec: Spec, values: dict[str, Any], relocate: Relocate):
+    def __init__(
+        self,
+        session: Session,
+        spec: Spec,
+        values: dict[str, Any],
+        relocate: Relocate,
+        make_run: Callable[[Spec, Run], Any] = JobRun,
+    ):
         self.name = spec.name
         self.sink = spec.sink
         self.error: BaseException | None = None
         self._session, self._spec, self._relocate = session, spec, relocate
         self._run = Run(settings=replace(session.settings), parameters=values)
-        self._job = JobRun(spec, self._run)
+        self._job = make_run(spec, self._run)
         self._state = RUNNING
         self._is_over = threading.Event()
         self._looked: JobProgress | None = None
@@ -125,12 +133,12 @@ class Job:
     def progress(self) -> JobProgress:
         """Rates, lag, watermarks, late rows, held state and epochs, now. Rates are since the last look."""
         with self._looking:
-            self._looked = progress_of(self._job, self.name, self._state, self._looked)
+            self._looked = self._job.progress(self.name, self._state, self._looked)
             return self._looked
 
     def metrics(self) -> str:
         """The progress as Prometheus reads it."""
-        return progress_of(self._job, self.name, self._state, None).metrics()
+        return self._job.progress(self.name, self._state, None).metrics()
 
     def table(self) -> pa.Table:
         """The rows that have left, of a job without a sink of its own."""
@@ -205,8 +213,6 @@ class Jobs:
     ) -> Job:
         """Start a job. See `Relation.start`."""
         session = self._session
-        if session.target != "local":
-            raise CatalogError("jobs run on the local backend", hint="tsql.connect() without backend=")
         if not isinstance(interval, int | float) or not interval > 0:
             raise CatalogError(f"interval is a number of seconds above zero, not {interval!r}")
         folder = None if checkpoint is None else checked_path(checkpoint, "a checkpoint")
@@ -227,7 +233,7 @@ class Jobs:
             spec = Spec(_checked_name(title), plan, self._sink(sink, folder), place, float(interval), shards)
             spec.to_late_table = self._late_rows
             _check_late_tables(session, plan, streams)
-            job = Job(session, spec, query.values, query.relocate)._begin()
+            job = Job(session, spec, query.values, query.relocate, self._make_run())._begin()
         except BaseException:
             if place is not None:
                 place.close()
@@ -235,6 +241,15 @@ class Jobs:
         with self._lock:
             self._jobs = [other for other in self._jobs if not other.is_over] + [job]
         return job
+
+    def _make_run(self) -> Callable[[Spec, Run], Any]:
+        """What runs the job: this process, or a cluster."""
+        session = self._session
+        if session.target == "local":
+            return JobRun
+        from tsql.backends.spark.streaming import ClusterRun
+
+        return partial(ClusterRun, session.backend, session.catalog.entry)
 
     def all(self) -> list[Job]:
         """The jobs that were started and the last ones that are over."""

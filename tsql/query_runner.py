@@ -129,7 +129,8 @@ class QueryRunner:
 
         def plan(streams: Streams) -> PhysicalPlan:
             query = prepared.query
-            return make_plan(streams.in_query(query.plan), settings, query.text, self.target, None, query.hints)
+            # A cluster places the rows of a job by itself.
+            return make_plan(streams.in_query(query.plan), settings, query.text, "local", None, query.hints)
 
         return self.start_job(Query(plan, True, values, prepared.piece.relocate), *given, **more)
 

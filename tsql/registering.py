@@ -61,10 +61,11 @@ def read_text(path: str | list[str], kind: str, options: Mapping[str, Any]) -> s
 
 def timed(source: Source, time: str | None, period: tuple[str, str] | None) -> External | Source:
     """Data in memory as an entry of the catalog that knows the time of its rows."""
-    if time is None and period is None:
+    kind = "stream" if getattr(source, "goes_on", False) else "table"
+    if time is None and period is None and kind == "table":
         return source
     return External(
-        "table",
+        kind,
         source.schema,
         None,
         source,

@@ -22,6 +22,7 @@ from tsql.backends.live.operators_of_steps import operator_of
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import PhysicalPlan, Step, through
@@ -68,7 +69,7 @@ class LiveQuery:
         sources, cuts = self._sources(root)
         self.output = Fragment(self.engine, graft(plan.root, cuts, self.engine.shards), (plan.columns, plan.names))
         self.last = sources
-        unknown = set(live) - {n.name for n in self.nodes.values() if isinstance(n.step, Scan)}
+        unknown = set(live) - {n.name for n in self.nodes.values() if isinstance(n.step, Scan | Input)}
         if unknown:
             raise ExecutionError(f"the plan has no scan {min(unknown)}")
         self.begun = False
@@ -181,7 +182,7 @@ class LiveQuery:
     def _scan(self, name: str) -> LiveNode:
         if name not in self.live:
             raise ExecutionError(f"{name} is no scan whose rows arrive")
-        return next(n for n in self.nodes.values() if n.name == name and isinstance(n.step, Scan))
+        return next(n for n in self.nodes.values() if n.name == name and isinstance(n.step, Scan | Input))
 
     def _advance(self, arrived: dict[int, Given]) -> list[pa.RecordBatch]:
         """Pass rows and promises through all nodes, inputs first."""

@@ -196,6 +196,8 @@ def _transport(session: Any) -> Transport:
 
 def source_of(frame: Any, name: str) -> Any:
     """A DataFrame as a source; None for anything else."""
-    from tsql.backends.spark.frame import FrameSource, is_frame
+    from tsql.backends.spark.frame import FrameSource, StreamFrame, is_frame
 
-    return FrameSource(frame, name) if is_frame(frame) else None
+    if not is_frame(frame):
+        return None
+    return (StreamFrame if frame.isStreaming else FrameSource)(frame, name)

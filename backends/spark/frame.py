@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tsql.backends.io import Split, Statistics
 from tsql.backends.io.normalize import batch_of, engine_schema, normalize, unique_names
-from tsql.backends.names import FoundTable
+from tsql.backends.names import FoundTable, NeverKept
 from tsql.backends.spark.estimates import Estimated, estimated
 from tsql.kernels.expr.errors import PlanError, SourceError
 from tsql.kernels.expr.nodes import Expr
@@ -29,11 +29,6 @@ class FrameSource:
 
     def __init__(self, frame: DataFrame, name: str = "the DataFrame"):
         self.frame, self.name = frame, name
-        if frame.isStreaming:
-            raise SourceError(
-                f"{name} is a streaming DataFrame, and a query on Spark reads rows that are there",
-                hint="query each batch: stream.writeStream.foreachBatch(f), where f registers the DataFrame of a batch",
-            )
         try:
             arrow = to_arrow_schema(frame.schema, timezone="UTC")
         except Exception as error:
@@ -96,6 +91,41 @@ class FrameSource:
 
     def describe(self) -> None:
         return None
+
+
+class StreamFrame(FrameSource):
+    """A streaming DataFrame. Jobs read it, and queries cannot."""
+
+    goes_on = True
+
+    def resolved(self) -> FoundTable:
+        return FoundTable(self, NeverKept())
+
+    def stream(self, columns: tuple[str, ...]) -> DataFrame:
+        """The streaming DataFrame with only these columns."""
+        return super().select(columns)
+
+    def select(self, columns: tuple[str, ...]) -> NoReturn:
+        raise self._refused()
+
+    def statistics(self) -> Statistics:
+        return Statistics()
+
+    @property
+    def note(self) -> None:
+        return None
+
+    def splits(self, columns: tuple[str, ...], filter: Expr | None) -> NoReturn:
+        raise self._refused()
+
+    def read(self, split: Split, columns: tuple[str, ...]) -> NoReturn:
+        raise self._refused()
+
+    def _refused(self) -> SourceError:
+        return SourceError(
+            f"{self.name} is a streaming DataFrame, and a query reads rows that are there",
+            hint="start() the query as a job, or query each batch in foreachBatch",
+        )
 
 
 _SPARK = {

@@ -34,6 +34,12 @@ def stream_source(
     """A stream for a job. source: its files or its rows as they are now, for one that ends, or that is replayed."""
     connection, time = entry.connection, entry.event_time
     text = entry.create_text(name)
+    if replay is None and getattr(entry.data, "goes_on", False):
+
+        def nowhere(schema: Schema) -> StreamReader:
+            raise CatalogError(f"the stream {name} is a streaming DataFrame", hint="connect(spark=its session)")
+
+        return StreamSource(name, entry.schema, entry.watermark, nowhere, False, text)
     if replay is not None or connection is None:
         if source is None:
             raise CatalogError(f"the stream {name} is not kept anywhere, so it cannot be replayed")

@@ -26,6 +26,7 @@ from tsql.backends.live.jobs.emission import Emitter
 from tsql.backends.live.jobs.feed import Wakeup
 from tsql.backends.live.jobs.inputs import StreamInput
 from tsql.backends.live.jobs.parts import Parts, joined
+from tsql.backends.live.jobs.progress import JobProgress, progress_of
 from tsql.backends.live.jobs.resume import Identity, check_same
 from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.query import LiveQuery
@@ -162,6 +163,10 @@ class JobRun:
         results become final."""
         self._stops = how
         self.wakeup.set()
+
+    def progress(self, name: str, state: str, before: JobProgress | None) -> JobProgress:
+        """What the job tells now."""
+        return progress_of(self, name, state, before)
 
     @property
     def was_stopped(self) -> bool:

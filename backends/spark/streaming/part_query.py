@@ -1,0 +1,119 @@
+"""`PartQuery`: a live query over one part of a plan. Rows enter where movements place them, with promises about several
+columns, and leave in the shards that the next movement says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tsql.backends import Run
+from tsql.backends.live.fragments import Engine, Fragment, Given, Rows, count, given, graft
+from tsql.backends.live.query import LiveQuery
+from tsql.backends.local.run.spill import AnyChunk
+from tsql.planner.physical.enforce import enforce
+from tsql.planner.physical.movement import Broadcast, Movement, Redistribute, Reshard
+from tsql.planner.physical.progress import Progress
+from tsql.planner.physical.step import PhysicalPlan, Step, named, through
+
+Sent = tuple[int, AnyChunk]
+"""(shard, rows)"""
+
+
+class Outlet(Fragment):
+    """The end of a part: rows and the shards that a movement sends them to. number: of the task, so that rows that may
+    go anywhere do not all go to the first shard."""
+
+    def __init__(self, engine: Engine, top: Step, movement: Movement, targets: int, number: int = 0):
+        self.movement, self.targets, self.number = movement, targets, number
+        moved = movement.with_inputs((top,))
+        is_keyed = isinstance(movement, Redistribute)
+        super().__init__(engine, replace(moved, shards=targets) if is_keyed else top)
+
+    def __post_init__(self) -> None:
+        # As in any fragment, but rows stay in the shards of the movement.
+        self.top = named(enforce(self.top, self.engine.shards, "local", gathers=False))
+        self.inputs = {step.name: step for step in self.top.walk() if not step.inputs}
+
+    def sent(self, rows: dict[str, Given]) -> Iterator[Sent]:
+        """The rows of the last step, with their shards."""
+        if not any(map(count, rows.values())):
+            return
+        execution = self._execution(rows, {})
+        try:
+            lists = execution.chunks(self.top, self.targets)
+            execution.tell()
+            yield from self._placed([[chunk for chunk in one if chunk.rows] for one in lists])
+        finally:
+            self.engine.finish(execution)
+
+    def batches(self, given: dict[str, Given]) -> Iterator[Any]:
+        """What `LiveQuery` asks its output for."""
+        return self.sent(given)
+
+    def _placed(self, lists: list[list[AnyChunk]]) -> Iterator[Sent]:
+        if isinstance(self.movement, Redistribute):
+            yield from ((shard, chunk) for shard, chunks in enumerate(lists) for chunk in chunks)
+            return
+        chunks = [chunk for one in lists for chunk in one]
+        if isinstance(self.movement, Broadcast):
+            yield from ((shard, chunk) for shard in range(self.targets) for chunk in chunks)
+            return
+        turn = self.number if isinstance(self.movement, Reshard) else 0
+        for place, chunk in enumerate(chunks):
+            yield ((turn + place) if isinstance(self.movement, Reshard) else 0) % self.targets, chunk
+
+
+class PartQuery(LiveQuery):
+    """The live query of a part. top: its last step. entries: the movements whose rows it takes. outlet: the movement
+    that its rows leave by, and to how many shards; None: they are rows of the result (`output`)."""
+
+    def __init__(
+        self,
+        top: Step,
+        entries: list[Movement],
+        run: Run,
+        outlet: tuple[Movement, int] | None = None,
+        output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
+        shard: int = 0,
+    ):
+        self.leaves = {entry.name: given(entry.name, entry.schema) for entry in entries}
+        root = graft(top, {id(entry): self.leaves[entry.name] for entry in entries}, 1)
+        names = tuple(root.schema.names)
+        columns, shown = output or (names, names)
+        super().__init__(PhysicalPlan(root, columns, shown, shards=1), dict.fromkeys(self.leaves), run, shards=1)
+        if outlet is not None:
+            _, cuts = self._sources(_origin(root))
+            self.output = Outlet(self.engine, graft(root, cuts, 1), *outlet, number=shard)
+        self._fresh = self._save()
+
+    def pass_on(self, rows: dict[str, Rows], promises: dict[str, Progress]) -> list[Any]:
+        """Take the rows of entries, and then what is promised of each. Gives what leaves."""
+        arrived: dict[int, Given] = {}
+        for name, chunks in rows.items():
+            arrived[id(self._scan(name).step)] = chunks
+        for name, progress in promises.items():
+            self._scan(name).progress = progress
+        return self._advance(arrived)
+
+    def look(self, rows: dict[str, Rows], promises: dict[str, Progress]) -> list[Any]:
+        """What would leave further if these rows came and this were promised. Nothing changes."""
+        before = self._save()
+        try:
+            return self.pass_on(rows, promises)
+        finally:
+            self._put_back(before)
+
+    def promise(self) -> Progress:
+        """What is promised of the rows that will still leave."""
+        return through(self.plan.root, lambda step: self.nodes[id(step)].progress if id(step) in self.nodes else None)
+
+    def reset(self) -> None:
+        """As if it had not begun."""
+        self._put_back(self._fresh)
+
+
+def _origin(step: Step) -> Step:
+    while step.is_movement:
+        step = step.inputs[0]
+    return step

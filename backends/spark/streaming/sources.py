@@ -1,0 +1,193 @@
+"""Streams of the catalog as one streaming DataFrame, whose micro-batches Spark chooses and can give again.
+
+Spark lists the files of a stream and remembers which of them belong to which micro-batch; tasks read them with the
+readers of tsql, so that a file means the same in a stream and in a table. Messages of Kafka come as bytes and are
+decoded by tsql, too. A streaming DataFrame of the user comes as it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from tsql.backends.live.jobs.streams import StreamSource
+from tsql.backends.live.sources.options import Option, checked
+from tsql.backends.spark.frame import StreamFrame
+from tsql.backends.spark.streaming.arriving import NUMBER, column_name
+from tsql.backends.spark.streaming.marks import watermark_to_json
+from tsql.backends.spark.streaming.spec import StreamSpec
+from tsql.kernels.expr.errors import CatalogError, PlanError
+from tsql.kernels.expr.schema import Schema
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.step import PhysicalPlan
+
+FILES_SCHEMA = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
+FILES = ("path", "length", "unix_micros(modificationTime) AS changed_us")
+
+MOST_FILES = "spark.tsql.maxFilesPerTrigger"
+MOST_BYTES = "spark.tsql.maxBytesPerTrigger"
+"""Settings of the Spark session: how much of a stream over files one micro-batch takes at most."""
+
+DEFAULT_BYTES_PER_CORE = 128 << 20
+
+KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+
+class ClusterStream:
+    """A stream of a job: its place in the plan, and where its rows come from. entry: of the catalog."""
+
+    def __init__(self, number: int, source: StreamSource, scans: list[Scan], entry: Any):
+        self.number, self.source, self.entry = number, source, entry
+        self.scans = [scan.name for scan in scans]
+        needed = {column for scan in scans for column in scan.columns}
+        mark = source.watermark
+        if mark is not None:
+            needed |= {mark.column, *mark.expression.columns()}
+            needed |= set(source.schema.names) if mark.into is not None else set()
+        names = needed or {source.schema.names[0]}
+        self.schema = Schema(tuple(field for field in source.schema if field.name in names))
+
+    @property
+    def name(self) -> str:
+        return self.source.catalog_name
+
+    @property
+    def kind(self) -> str:
+        if isinstance(self.entry.data, StreamFrame):
+            return "frame"
+        if self.entry.files is not None:
+            return "files"
+        if self.entry.connection is not None and self.entry.connection.connector == "kafka":
+            return "messages"
+        what = "data in memory" if self.entry.connection is None else f"connector '{self.entry.connection.connector}'"
+        raise PlanError(
+            f"the stream {self.name} is {what}, which a job on Spark does not read",
+            hint="Spark reads files, Kafka and streaming DataFrames; tsql.connect() without backend= reads this one",
+        )
+
+    def spec(self) -> StreamSpec:
+        """What tasks are told of it."""
+        schema = self.source.schema
+        files = self.entry.files if self.kind == "files" else None
+        options = self._message_options() if self.kind == "messages" else dict(files.options) if files else {}
+        return StreamSpec(
+            self.name,
+            self.number,
+            self.kind,
+            self.scans,
+            [[field.name, str(field.type)] for field in self.schema],
+            [[field.name, str(field.type)] for field in schema],
+            watermark_to_json(self.source.watermark),
+            files.kind if files is not None else "",
+            options,
+        )
+
+    def frame(self, session: Any, cores: int) -> Any:
+        """Its streaming DataFrame, with the columns that tasks expect."""
+        match self.kind:
+            case "files":
+                frame, columns = self._files(session, cores), FILES
+            case "messages":
+                frame, columns = self._messages(session), ("partition", "offset", "value")
+            case _:
+                frame = self.entry.data.stream(self.schema.names)
+                columns = tuple(f"`{name.replace('`', '``')}`" for name in self.schema.names)
+        plain = frame.selectExpr(*columns)
+        return plain.toDF(*(column_name(self.number, name) for name in plain.columns))
+
+    def _files(self, session: Any, cores: int) -> Any:
+        def of(path: str) -> Any:
+            reader = session.readStream.format("binaryFile").schema(FILES_SCHEMA)
+            reader = reader.option("recursiveFileLookup", "true")
+            files = session.conf.get(MOST_FILES, None)
+            if files is not None:
+                reader = reader.option("maxFilesPerTrigger", files)
+            else:
+                reader = reader.option("maxBytesPerTrigger", session.conf.get(MOST_BYTES, str(DEFAULT_BYTES_PER_CORE * cores)))
+            return reader.load(path)
+
+        paths = [os.path.abspath(path) if "://" not in path else path for path in self.entry.files.paths]
+        missing = next((path for path in paths if "://" not in path and not os.path.isdir(_folder(path))), None)
+        if missing is not None:
+            raise CatalogError(
+                f"the stream {self.name}: there is no folder {_folder(missing)}", hint="make it before the job starts"
+            )
+        return reduce(lambda left, right: left.unionAll(right), [of(path) for path in paths])
+
+    def _messages(self, session: Any) -> Any:
+        options = self.entry.connection.options
+        servers = options.get("servers") or options.get("bootstrap_servers")
+        reader = session.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+        reader = reader.option("subscribe", options.get("topic")).option("startingOffsets", options.get("start", "earliest"))
+        for name, value in options.items():
+            if name.startswith("kafka."):
+                reader = reader.option(name, str(value))
+        try:
+            return reader.load()
+        except Exception as error:
+            if "kafka" in str(error).lower() and "find" in str(error).lower():
+                raise CatalogError(
+                    "this Spark session has no source for Kafka",
+                    hint=f'set "spark.jars.packages" to {KAFKA_PACKAGE}:{session.version} before it starts',
+                ) from error
+            raise
+
+    def _message_options(self) -> dict[str, Any]:
+        given = {n: v for n, v in self.entry.connection.options.items() if n in MESSAGE_OPTIONS}
+        return checked("kafka", given, MESSAGE_OPTIONS)
+
+
+MESSAGE_OPTIONS = {
+    "format": Option("choice", "how messages are written", "json", choices=("json", "csv", "arrow")),
+    "ignore_errors": Option("flag", "leave out messages that cannot be read, and count them", False),
+    "delim": Option("text", "what stands between the fields of CSV", ","),
+    "quote": Option("text", "what stands around fields of CSV that need it", '"'),
+    "nullstr": Option("text", "a field of CSV that is NULL beside the empty one"),
+}
+
+
+def _folder(path: str) -> str:
+    """The folder of a path before its first pattern."""
+    found = path
+    while any(sign in found for sign in "*?[{") or (not os.path.isdir(found) and os.path.splitext(found)[1]):
+        found = os.path.dirname(found)
+    return found
+
+
+def streams_of(plan: PhysicalPlan, entries: Mapping[str, Any]) -> list[ClusterStream]:
+    """The streams that a plan reads, each once."""
+    scans: dict[int, list[Scan]] = {}
+    for step in plan.root.walk():
+        if isinstance(step, Scan) and isinstance(step.source, StreamSource):
+            scans.setdefault(id(step.source), []).append(step)
+    found = [
+        ClusterStream(number, mine[0].source, mine, entries[mine[0].source.catalog_name])
+        for number, mine in enumerate(scans.values())
+    ]
+    ends = {stream.source.ends for stream in found}
+    if len(ends) > 1:
+        going = next(stream.name for stream in found if not stream.source.ends)
+        over = next(stream.name for stream in found if stream.source.ends)
+        raise PlanError(
+            f"the stream {over} ends and {going} goes on, which a job on Spark does not read together",
+            hint=f"CREATE STREAM {over} .. WITH (.., follow = true), or CREATE TABLE",
+        )
+    return found
+
+
+def frame_of(streams: Sequence[ClusterStream], session: Any, cores: int) -> Any:
+    """The streams as one streaming DataFrame."""
+    from pyspark.sql import functions as F
+
+    frames = [stream.frame(session, cores) for stream in streams]
+    fields = [field for frame in frames for field in frame.schema.fields]
+    tagged = []
+    for stream, frame in zip(streams, frames, strict=True):
+        mine = set(frame.columns)
+        columns = [
+            F.col(field.name) if field.name in mine else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in fields
+        ]
+        tagged.append(frame.select(F.lit(stream.number).alias(NUMBER), *columns))
+    return reduce(lambda left, right: left.unionAll(right), tagged)
