@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from tsql.kernels.expr.errors import CancelledError, CatalogError, ExecutionErro
 from tsql.kernels.expr.nodes import Parameter
 from tsql.kernels.process.cores import CORES
 from tsql.kernels.process.quick_dataclass import dataclass
+from tsql.job_status import Reporter
 from tsql.planner.physical.check import check
 from tsql.planner.physical.planfile import parse_plan
 from tsql.planner.physical.step import PhysicalPlan
@@ -75,6 +76,7 @@ class Job:
         self._state = RUNNING
         self._is_over = threading.Event()
         self._looked: JobProgress | None = None
+        self._told: JobProgress | None = None
         self._looking = threading.Lock()
         self._thread = threading.Thread(target=self._work, name=f"tsql-job-{self.name}", daemon=True)
 
@@ -127,6 +129,11 @@ class Job:
         with self._looking:
             self._looked = progress_of(self._job, self.name, self._state, self._looked)
             return self._looked
+
+    def told(self) -> JobProgress:
+        """The progress, with the rates since the last time that `tsql jobs` was told."""
+        self._told = progress_of(self._job, self.name, self._state, self._told)
+        return self._told
 
     def metrics(self) -> str:
         """The progress as Prometheus reads it."""
@@ -191,6 +198,7 @@ class Jobs:
         self._session = session
         self._jobs: list[Job] = []
         self._lock = threading.Lock()
+        self._reporter = Reporter(self._told)
 
     def start(
         self,
@@ -234,7 +242,12 @@ class Jobs:
             raise
         with self._lock:
             self._jobs = [other for other in self._jobs if not other.is_over] + [job]
+        self._reporter.begin()
         return job
+
+    def _told(self) -> list[dict[str, Any]]:
+        """What `tsql jobs` shows of those that run."""
+        return [asdict(job.told()) for job in self.all() if not job.is_over]
 
     def all(self) -> list[Job]:
         """The jobs that were started and the last ones that are over."""

@@ -144,6 +144,11 @@ class JobRun:
         for stream in self.inputs:
             if not stream.has_ended:
                 stream.start()
+            if spec.checkpoint is not None and not stream.feed.reader.replays:
+                self.notes.append(
+                    f"the stream {stream.source.catalog_name} cannot be read again: what comes between the last "
+                    "checkpoint and a crash is lost"
+                )
 
     def run(self) -> None:
         """Run until the streams have ended, or the job is stopped."""
