@@ -28,11 +28,11 @@ from tsql.backends.live.sinks.sink import Sink
 from tsql.catalog.definition import Table
 from tsql.catalog.external import External
 from tsql.catalog.streams import Replay, Streams
+from tsql.job_status import Reporter
 from tsql.kernels.expr.errors import CancelledError, CatalogError, ExecutionError, PlanError, TsqlError
 from tsql.kernels.expr.nodes import Parameter
 from tsql.kernels.process.cores import CORES
 from tsql.kernels.process.quick_dataclass import dataclass
-from tsql.job_status import Reporter
 from tsql.planner.physical.check import check
 from tsql.planner.physical.planfile import parse_plan
 from tsql.planner.physical.step import PhysicalPlan
@@ -143,19 +143,22 @@ class Job:
         """The rows that have left, of a job without a sink of its own."""
         found = getattr(self.sink, "table", None)
         if found is None:
-            raise CatalogError(f"job {self.name} writes to a sink of its own", hint="start() without sink keeps the rows")
+            raise self._has_sink()
         return found()
 
     def result(self) -> pa.Table:
         """The result as it is now, of a job without a sink of its own: changes are folded."""
         found = getattr(self.sink, "result", None)
         if found is None:
-            raise CatalogError(f"job {self.name} writes to a sink of its own", hint="start() without sink keeps the rows")
+            raise self._has_sink()
         return found()
 
+    def _has_sink(self) -> CatalogError:
+        return CatalogError(f"job {self.name} has a sink of its own", hint="start() without sink keeps the rows")
+
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the job is over, at most `timeout` seconds; whether it is. Raises what has ended it, if that was an
-        error."""
+        """Wait until the job is over, at most `timeout` seconds; whether it is. Raises what has ended it, if that was
+        an error."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._is_over.wait(
             WAIT_SECONDS if deadline is None else max(0.0, min(WAIT_SECONDS, deadline - time.monotonic()))
@@ -168,8 +171,8 @@ class Job:
 
     def stop(self, *, drain: bool = False, now: bool = False, timeout: float = STOP_SECONDS) -> None:
         """Stop the job and wait for it. What has been read is computed, and the last epoch is ended: with a checkpoint,
-        the job can go on later. drain: take the streams for ended, so that all results become final and leave. now: drop
-        what came after the last epoch."""
+        the job can go on later. drain: take the streams for ended, so that all results become final and leave. now:
+        drop what came after the last epoch."""
         if drain and now:
             raise PlanError("a job is drained or stopped at once, not both")
         if now:

@@ -143,14 +143,14 @@ class Session:
         columns: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """Make a stream of files (a path, a pattern, or a list of them), of data in memory, of a function or an iterator
-        that gives tables, or (without data) of a `connector`; an older one of the name is replaced. It is CREATE STREAM
-        in Python: `time` is the column of WATERMARK FOR, `watermark` the expression behind AS (`time` itself unless
-        given), `on_late` one of drop, adjust, error and into (with `late_table`), `columns` maps names to types, and
-        `options` are those of the reader.
+        """Make a stream of files (a path, a pattern, or a list of them), of data in memory, of a function or an
+        iterator that gives tables, or (without data) of a `connector`; an older one of the name is replaced. It is
+        CREATE STREAM in Python: `time` is the column of WATERMARK FOR, `watermark` the expression behind AS (`time`
+        itself unless given), `on_late` one of drop, adjust, error and into (with `late_table`), `columns` maps names to
+        types, and `options` are those of the reader.
 
-        A function is called with an offset (0 at first) and gives what comes behind it; an iterator cannot be read again
-        after a crash."""
+        A function is called with an offset (0 at first) and gives what comes behind it; an iterator cannot be read
+        again after a crash."""
         self._check_open()
         checked_text(name, "the name of a stream")
         optional_text(connector, "a connector")

@@ -134,11 +134,11 @@ class LiveQuery:
         """Take rows of live scans, and then a promise of each of some scans: that no later row has a time before this,
         or (None) that there are no more rows. Rows pass through each step before the promises do."""
         arrived: dict[int, Given] = {}
-        for scan, given in rows.items():
+        for scan, come in rows.items():
             node = self._scan(scan)
             if node.progress.ended:
                 raise ExecutionError(f"the scan {scan} has ended")
-            arrived[id(node.step)] = given
+            arrived[id(node.step)] = come
         for scan, time_us in promises.items():
             self._promise(self._scan(scan), time_us)
         return self._advance(arrived)

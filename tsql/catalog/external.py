@@ -54,9 +54,9 @@ class Connection:
 
 @dataclass(frozen=True)
 class External:
-    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory, or a sink. A stream with a `connection` does
-    not end: jobs read it, and queries the files that are there now, if it is over files. `temporary`: never written to
-    disk."""
+    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory, or a sink. A stream with a
+    `connection` does not end: jobs read it, and queries the files that are there now, if it is over files. `temporary`:
+    never written to disk."""
 
     kind: str
     schema: Schema

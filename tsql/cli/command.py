@@ -104,7 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--timing", action="store_true", help="print the time of each stage to stderr")
     run.add_argument("--checkpoint", metavar="DIR", help="a live query: the folder in which it survives, and goes on")
     run.add_argument("--interval", type=_seconds, metavar="SECONDS", help="a live query: between checkpoints (1)")
-    run.add_argument("--replay", type=_speed, metavar="Nx", help="feed files by the times of their rows, N times as fast (0x: at full speed)")
+    run.add_argument(
+        "--replay",
+        type=_speed,
+        metavar="Nx",
+        help="feed files by the times of their rows, N times as fast (0x: at full speed)",
+    )
     run.add_argument("--as-of", metavar="TIME", help="leave out rows of streams at this time or later")
     run.add_argument("--max-rows", type=_whole, metavar="N", help="show at most N rows of a table (0: all)")
 

@@ -68,5 +68,7 @@ def progress(found: dict[str, Any]) -> JobProgress:
     """The values of a status file."""
     plain = {name: value for name, value in found.items() if name not in ("pid", "streams", "operators")}
     streams = tuple(StreamProgress(**stream) for stream in found["streams"])
-    operators = tuple(OperatorProgress(**{**step, "waits_for": tuple(step["waits_for"])}) for step in found["operators"])
+    operators = tuple(
+        OperatorProgress(**{**step, "waits_for": tuple(step["waits_for"])}) for step in found["operators"]
+    )
     return JobProgress(**plain, streams=streams, operators=operators)

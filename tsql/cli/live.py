@@ -1,5 +1,5 @@
-"""Live queries on the command line: on a terminal a table with rates, watermarks, late rows and state that is drawn again
-and again; in a pipe the rows as they leave.
+"""Live queries on the command line: on a terminal a table with rates, watermarks, late rows and state that is drawn
+again and again; in a pipe the rows as they leave.
 
 Ctrl-C ends the epoch that is open and stops the job; a second one drops what came after the last epoch."""
 

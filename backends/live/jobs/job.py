@@ -30,7 +30,6 @@ from tsql.backends.live.jobs.resume import Identity, check_same
 from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.query import LiveQuery
 from tsql.backends.live.sinks.sink import Output, Sink
-from tsql.kernels.process import stopping
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.emission import Emission
 from tsql.planner.physical.operators.scan import Scan
@@ -72,8 +71,8 @@ class Spec:
 
 
 class JobRun:
-    """One run of a job, from its start or from a checkpoint to its end. `run` is called once, by the job's thread; other
-    threads ask it to stop and read its numbers."""
+    """One run of a job, from its start or from a checkpoint to its end. `run` is called once, by the job's thread;
+    other threads ask it to stop and read its numbers."""
 
     def __init__(self, spec: Spec, run: Run):
         self.spec, self.run_handle = spec, run
@@ -152,15 +151,14 @@ class JobRun:
 
     def run(self) -> None:
         """Run until the streams have ended, or the job is stopped."""
-        with stopping.during(self.run_handle):
-            try:
-                self._take(self.query.advance({}, {}))
-                while self._stops is None and not self._has_ended():
-                    self.run_handle.check()
-                    self._round()
-                self._finish()
-            finally:
-                self.close()
+        try:
+            self._take(self.query.advance({}, {}))
+            while self._stops is None and not self._has_ended():
+                self.run_handle.check()
+                self._round()
+            self._finish()
+        finally:
+            self.close()
 
     def stop(self, how: str) -> None:
         """Ask the job to stop: "checkpoint" ends the epoch that is open, "drain" ends the streams first, so that all
