@@ -73,8 +73,8 @@ class Engine:
     def execute(
         self, kernels: Kernels, parameters: dict[str, Any], repeated: frozenset[int] = frozenset()
     ) -> Execution:
-        """A new execution, for one run of a fragment or for all (`repeated`: the inputs that are others in each). Counts
-        and cancellation are those of the query."""
+        """A new execution, for one run of a fragment or for all (`repeated`: the inputs that are others in each).
+        Counts and cancellation are those of the query."""
         run = self.run
         settings = run.settings
         if settings.memory_limit is not None:

@@ -288,7 +288,7 @@ class LiveQuery:
                     yield {node.name: one}
 
     def _through(self, step: Step, user: LiveNode | None = None) -> Progress:
-        """The progress of the rows of a step, as it passes through steps that hold nothing. `user` is looked through."""
+        """The progress of a step's rows, as it passes through steps that hold nothing. `user` is looked through."""
         if id(step) not in self.moving:
             return Progress(ended=True)
         if id(step) in self.nodes and (user is None or step is not user.step):
@@ -301,12 +301,15 @@ class LiveQuery:
 
     def close(self) -> None:
         """Free what stays between batches."""
-        for node in self.nodes.values():
+        for node in getattr(self, "nodes", {}).values():
             if node.operator is not None and node.operator.resident is not None:
                 node.operator.resident.close()
             for _, _, fragment in node.feeds:
                 if fragment is not None:
                     fragment.close()
+
+    def __del__(self) -> None:
+        self.close()
 
     def rows_held(self) -> int:
         """The number of rows, or states, that all operators hold."""

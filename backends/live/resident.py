@@ -174,7 +174,8 @@ class Worker:
 
 
 class HeldGroups(HeldRows):
-    """Groups in tables, and groups in columns. Reading `rows` leaves the tables as they are; setting it empties them."""
+    """Groups in tables, and groups in columns. Reading `rows` leaves the tables as they are; setting it empties
+    them."""
 
     def __init__(self, schema: Schema, resident: ResidentGroups):
         self.resident = resident

@@ -175,6 +175,7 @@ class JobRun:
         """Free everything. What was not committed is dropped."""
         for stream in self.inputs:
             stream.close()
+        self.query.close()
         if self._writer is not None:
             self._writer.settle()
         self.spec.sink.close()
