@@ -22,6 +22,14 @@ class FoundTable:
     use: Use
 
 
+class StandIn(Protocol):
+    """An entry of a catalog that stands for a table, which it tells at each use."""
+
+    schema: Any
+
+    def resolved(self) -> FoundTable: ...
+
+
 class OuterNames(Protocol):
     """Names outside of a session's catalog. `parts` are those of a qualified name: ("db", "t")."""
 

@@ -48,7 +48,9 @@ def build(
     from tsql.planner.choose.scan_progress import with_progress
     from tsql.planner.choose.shard_sizes import size_shards
     from tsql.planner.hints.constraints import constraints
+    from tsql.planner.logical.nodes import Scan
     from tsql.planner.logical.null_assumptions import watched
+    from tsql.planner.logical.sources import is_live
     from tsql.planner.physical.check import check
     from tsql.planner.physical.enforce import enforce
     from tsql.planner.physical.operators.scan import source_notes, with_filled
@@ -66,6 +68,7 @@ def build(
     wanted.locate(plan)
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
     enumerator.progressive = plan.progressive is not None
+    enumerator.live = any(isinstance(node, Scan) and is_live(node.source) for node in plan.walk())
     root = enforce(enumerator.plan(plan.input), shards, scope)
     if settings.optimizer:
         if scope == "local":

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,12 @@ from tsql.backends import Run
 from tsql.backends.live.jobs.checkpoint import Checkpoint
 from tsql.backends.live.jobs.inputs import StreamInput
 from tsql.backends.live.jobs.job import JobRun, Spec
-from tsql.backends.live.jobs.progress import JobProgress, progress_of
+from tsql.backends.live.jobs.progress import JobProgress
 from tsql.backends.live.sinks.sink import Sink
 from tsql.catalog.definition import Table
 from tsql.catalog.external import External
 from tsql.catalog.streams import Replay, Streams
+from tsql.job_status import Reporter
 from tsql.kernels.expr.errors import CancelledError, CatalogError, ExecutionError, PlanError, TsqlError
 from tsql.kernels.expr.nodes import Parameter
 from tsql.kernels.process.cores import CORES
@@ -83,6 +84,7 @@ class Job:
         self._state = RUNNING
         self._is_over = threading.Event()
         self._looked: JobProgress | None = None
+        self._told: JobProgress | None = None
         self._looking = threading.Lock()
         self._thread = threading.Thread(target=self._work, name=f"tsql-job-{self.name}", daemon=True)
 
@@ -136,6 +138,11 @@ class Job:
             self._looked = self._job.progress(self.name, self._state, self._looked)
             return self._looked
 
+    def told(self) -> JobProgress:
+        """The progress, with the rates since the last time that `tsql jobs` was told."""
+        self._told = self._job.progress(self.name, self._state, self._told)
+        return self._told
+
     def metrics(self) -> str:
         """The progress as Prometheus reads it."""
         return self._job.progress(self.name, self._state, None).metrics()
@@ -144,19 +151,22 @@ class Job:
         """The rows that have left, of a job without a sink of its own."""
         found = getattr(self.sink, "table", None)
         if found is None:
-            raise CatalogError(f"job {self.name} writes to a sink of its own", hint="start() without sink keeps the rows")
+            raise self._has_sink()
         return found()
 
     def result(self) -> pa.Table:
         """The result as it is now, of a job without a sink of its own: changes are folded."""
         found = getattr(self.sink, "result", None)
         if found is None:
-            raise CatalogError(f"job {self.name} writes to a sink of its own", hint="start() without sink keeps the rows")
+            raise self._has_sink()
         return found()
 
+    def _has_sink(self) -> CatalogError:
+        return CatalogError(f"job {self.name} has a sink of its own", hint="start() without sink keeps the rows")
+
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the job is over, at most `timeout` seconds; whether it is. Raises what has ended it, if that was an
-        error."""
+        """Wait until the job is over, at most `timeout` seconds; whether it is. Raises what has ended it, if that was
+        an error."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._is_over.wait(
             WAIT_SECONDS if deadline is None else max(0.0, min(WAIT_SECONDS, deadline - time.monotonic()))
@@ -169,8 +179,8 @@ class Job:
 
     def stop(self, *, drain: bool = False, now: bool = False, timeout: float = STOP_SECONDS) -> None:
         """Stop the job and wait for it. What has been read is computed, and the last epoch is ended: with a checkpoint,
-        the job can go on later. drain: take the streams for ended, so that all results become final and leave. now: drop
-        what came after the last epoch."""
+        the job can go on later. drain: take the streams for ended, so that all results become final and leave. now:
+        drop what came after the last epoch."""
         if drain and now:
             raise PlanError("a job is drained or stopped at once, not both")
         if now:
@@ -199,6 +209,7 @@ class Jobs:
         self._session = session
         self._jobs: list[Job] = []
         self._lock = threading.Lock()
+        self._reporter = Reporter(self._told)
 
     def start(
         self,
@@ -240,6 +251,7 @@ class Jobs:
             raise
         with self._lock:
             self._jobs = [other for other in self._jobs if not other.is_over] + [job]
+        self._reporter.begin()
         return job
 
     def _make_run(self) -> Callable[[Spec, Run], Any]:
@@ -250,6 +262,10 @@ class Jobs:
         from tsql.backends.spark.streaming import ClusterRun
 
         return partial(ClusterRun, session.backend, session.catalog.entry)
+
+    def _told(self) -> list[dict[str, Any]]:
+        """What `tsql jobs` shows of those that run."""
+        return [asdict(job.told()) for job in self.all() if not job.is_over]
 
     def all(self) -> list[Job]:
         """The jobs that were started and the last ones that are over."""

@@ -90,4 +90,3 @@ class LiveView:
         """Stop the job: nobody can read the view any more."""
         if self.job is not None and not self.job.is_over:
             self.job.stop(now=True)
-

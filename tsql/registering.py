@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends.io import Source
 from tsql.catalog import catalog
-from tsql.catalog.external import External, checked_period, checked_time
+from tsql.catalog.external import Connection, External, checked_period, checked_time
 from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.types import Type
@@ -87,9 +87,41 @@ def stream_over(
     return External("stream", source.schema, None, source, _period(source, period), mark, True)
 
 
+def goes_on(data: Any) -> bool:
+    """Whether data is a function or an iterator that gives one table after another, and not a table itself."""
+    is_table = any(hasattr(data, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "schema", "columns"))
+    return not isinstance(data, type) and not is_table and (callable(data) or hasattr(data, "__next__"))
+
+
+def stream_of_python(
+    name: str,
+    data: Any,
+    columns: Mapping[str, str | Type] | None,
+    time: str,
+    period: tuple[str, str] | None,
+    watermark: str | None,
+    lateness: Mapping[str, Any],
+) -> External:
+    """A stream whose rows a function or an iterator gives, while a job asks for them."""
+    from tsql.kernels.expr.schema import Field, Schema
+    from tsql.kernels.expr.types import parse_type
+
+    if columns is None:
+        raise CatalogError(
+            f"the columns of {name} are not known before its rows come", hint="columns={'id': 'BIGINT', ..}"
+        )
+    kinds = {column: parse_type(kind) if isinstance(kind, str) else kind for column, kind in columns.items()}
+    schema = Schema(tuple(Field(column, kind) for column, kind in kinds.items()))
+    empty = catalog.as_source(name, schema.to_arrow().empty_table())
+    mark = _watermark(empty, time, watermark, **_parts(lateness))
+    return External(
+        "stream", schema, None, None, _period(empty, period), mark, True, Connection("python", {"data": data})
+    )
+
+
 def stream_text(
     name: str,
-    path: Path,
+    path: Path | None,
     connector: str | None,
     columns: Mapping[str, str | Type] | None,
     time: str,
@@ -109,8 +141,14 @@ def stream_text(
     clause += f" ON LATE {parts['on_late']}" + (f" {quote(parts['into'])}" if parts["into"] is not None else "")
     inside = [f"{quote(column)} {kind}" for column, kind in (columns or {}).items()] + [clause]
     inside += [f"PERIOD FOR valid_time ({', '.join(map(quote, period))})"] if period is not None else []
-    where = os.fspath(path) if isinstance(path, str | os.PathLike) else ", ".join(os.fspath(one) for one in path)
-    stated = {**({} if connector is None else {"connector": connector}), "path": where, **options}
+    stated: dict[str, Any] = {} if connector is None else {"connector": connector}
+    if path is not None:
+        stated["path"] = (
+            os.fspath(path) if isinstance(path, str | os.PathLike) else ", ".join(os.fspath(one) for one in path)
+        )
+    elif connector is None:
+        raise CatalogError(f"the stream {name} needs data, or a connector", hint="stream(name, connector='kafka', ..)")
+    stated |= options
     return (
         f"CREATE OR REPLACE STREAM {quote(name)} ({', '.join(inside)}) WITH "
         f"({', '.join(f'{key} = {literal(value)}' for key, value in stated.items())})"

@@ -130,7 +130,7 @@ class Session:
     def stream(
         self,
         name: str,
-        data: Any,
+        data: Any = None,
         *,
         time: str,
         watermark: str | None = None,
@@ -143,10 +143,14 @@ class Session:
         columns: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """Make a stream of files (a path, a pattern, or a list of them) or of data in memory; an older one of the name
-        is replaced. It is CREATE STREAM in Python: `time` is the column of WATERMARK FOR, `watermark` the expression
-        behind AS (`time` itself unless given), `on_late` one of drop, adjust, error and into (with `late_table`),
-        `columns` maps names to types, and `options` are those of the reader."""
+        """Make a stream of files (a path, a pattern, or a list of them), of data in memory, of a function or an
+        iterator that gives tables, or (without data) of a `connector`; an older one of the name is replaced. It is
+        CREATE STREAM in Python: `time` is the column of WATERMARK FOR, `watermark` the expression behind AS (`time`
+        itself unless given), `on_late` one of drop, adjust, error and into (with `late_table`), `columns` maps names to
+        types, and `options` are those of the reader.
+
+        A function is called with an offset (0 at first) and gives what comes behind it; an iterator cannot be read
+        again after a crash."""
         self._check_open()
         checked_text(name, "the name of a stream")
         optional_text(connector, "a connector")
@@ -157,7 +161,14 @@ class Session:
             "on_late": on_late,
             "late_table": late_table,
         }
-        if not registering.is_path(data):
+        if registering.goes_on(data):
+            if connector is not None or options:
+                raise CatalogError(f"connector and options are for streams over files, and {name} is one over data")
+            entry = registering.stream_of_python(name, data, columns, time, period, watermark, lateness)
+            with self.transactions.lock:
+                self.catalog.add(name, entry)
+            return
+        if data is not None and not registering.is_path(data):
             if columns is not None or connector is not None or options:
                 raise CatalogError(
                     f"columns, connector and options are for streams over files, and {name} is one over data"

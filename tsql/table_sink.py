@@ -4,8 +4,8 @@ An epoch is one commit of the database: its rows, and in a database on disk the 
 `tsql_epochs`. Rows that are prepared lie in an Arrow file beside the checkpoint until then. A table in memory ends with
 its process, and so does what a job without a checkpoint has prepared.
 
-Changes of a result become rows that are inserted, replaced and deleted, if the table has a primary key that is the key of
-the result; a table with a column `change` gets the changes themselves."""
+Changes of a result become rows that are inserted, replaced and deleted, if the table has a primary key that is the key
+of the result; a table with a column `change` gets the changes themselves."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ WAIT_SECONDS = 0.02
 class TableSink:
     """Adds the rows of a job to a table."""
 
+    is_exact = True
     takes_changes = True
 
     def __init__(self, session: Session, table: str, checkpoint: str | None):
@@ -49,11 +50,6 @@ class TableSink:
         self._prepared: dict[int, list[pa.RecordBatch]] = {}
         self._committed: int | None = None
         self._output: Output | None = None
-
-    @property
-    def is_exact(self) -> bool:
-        """In memory, the table ends with the job."""
-        return True
 
     def open(self, output: Output) -> None:
         self._output = output
@@ -166,9 +162,11 @@ class TableSink:
         if len(self._output.keys) == 1:
             gone = f"DELETE FROM {table} WHERE {keys} IN (SELECT {keys} FROM {quote(ROWS)})"
         _statement(self._session, gone, rows, noted)
-        # The last change of a key says whether there is a row: changes come in order, and a row goes before another comes.
+        # The last change of a key says whether there is a row: a row goes before another one comes.
         numbered = rows.append_column("place", pa.array(range(rows.num_rows)))
-        _statement(self._session, f"INSERT INTO {table} SELECT {columns} FROM ({_last(columns, keys)})", numbered, noted)
+        _statement(
+            self._session, f"INSERT INTO {table} SELECT {columns} FROM ({_last(columns, keys)})", numbered, noted
+        )
 
     def _definition(self) -> Any:
         entry = self._session.catalog.entry(self._table)

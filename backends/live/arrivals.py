@@ -13,6 +13,7 @@ from tsql.backends.local.run.dataset import SourceData
 from tsql.backends.local.run.entry import BatchData
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
+from tsql.kernels.emit.batch import SourceColumn
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.expr.types import Type
 from tsql.planner.physical.operators.input import Input
@@ -28,6 +29,7 @@ class Batches(ArrivedRows):
         batches = given.to_batches() if isinstance(given, pa.Table) else [given]
         self.batches = [_normal(b, step) for b in batches if b.num_rows]
         self.rows = sum(b.num_rows for b in self.batches)
+        self.bytes = sum(b.nbytes for b in self.batches)
 
     def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
         shards = engine.shards if self.rows > SPREAD_ROWS else 1
@@ -56,9 +58,16 @@ class DealtBatches(BatchData):
 
     def __init__(self, step: Input, batches: list[pa.RecordBatch], shards: int, engine: Engine):
         super().__init__(step.schema, {}, lambda: enumerate(batches), engine.run)
-        self.shards, self.all = shards, batches
+        self.shards, self.all, self.layouts = shards, batches, engine.layouts.setdefault(step.name, {})
         self.rows = sum(b.num_rows for b in batches)
         self.first = engine.positions(self.rows)
+
+    def _columns(self, types: list[pa.DataType]) -> tuple[SourceColumn, ...]:
+        key = tuple(types)
+        known = self.layouts.get(key)
+        if known is None:
+            known = self.layouts[key] = super()._columns(types)
+        return known
 
     def feed(self, shard: int) -> Iterator[object]:
         share = -(-self.rows // self.shards)

@@ -36,18 +36,21 @@ def batches_by_time(plan: PhysicalPlan, run: Run, interpret: bool = False) -> It
     query = LiveQuery(plan, {s.name: s.progress for s in scans}, run, interpret=interpret)
     left = {s.name: timed_splits(s) for s in scans}
     run.total_rows = sum(split.rows or 0 for parts in left.values() for _, split in parts)
-    for scan in scans:
-        if not left[scan.name]:
-            yield from query.punctuate(scan.name)
-    while any(left.values()):
-        run.check()
-        # Advance the scan that is furthest behind: others wait for it.
-        scan = min((s for s in scans if left[s.name]), key=lambda s: _first(left[s.name]))
-        parts, left[scan.name] = _round(left[scan.name])
-        yield from query.take(scan.name, Splits(scan, parts))
-        run.done_rows += sum(split.rows or 0 for split in parts)
-        rest = left[scan.name]
-        yield from query.punctuate(scan.name, _first(rest) if rest else None)
+    try:
+        for scan in scans:
+            if not left[scan.name]:
+                yield from query.punctuate(scan.name)
+        while any(left.values()):
+            run.check()
+            # Advance the scan that is furthest behind: others wait for it.
+            scan = min((s for s in scans if left[s.name]), key=lambda s: _first(left[s.name]))
+            parts, left[scan.name] = _round(left[scan.name])
+            yield from query.take(scan.name, Splits(scan, parts))
+            run.done_rows += sum(split.rows or 0 for split in parts)
+            rest = left[scan.name]
+            yield from query.punctuate(scan.name, _first(rest) if rest else None)
+    finally:
+        query.close()
 
 
 def timed_splits(scan: Scan) -> list[Timed]:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run
+from tsql.backends.local.lower.lower import dependent
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.entry import chunk_columns
 from tsql.backends.local.run.execution import Execution
@@ -19,7 +20,7 @@ from tsql.backends.local.run.spill import AnyChunk
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.enforce import enforce
-from tsql.planner.physical.movement import Movement
+from tsql.planner.physical.movement import Gather, Movement
 from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.step import PhysicalPlan, Step
 
@@ -39,6 +40,7 @@ class ArrivedRows:
     """Rows from a scan, before any kernel has processed them."""
 
     rows: int
+    bytes = 0
 
     def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
         """The rows as the input of a fragment in an execution."""
@@ -57,6 +59,8 @@ class Engine:
     interpret: bool = False
     held_bytes: int = 0
     """Bytes held by the operators of the query. Fragments get the rest of memory_limit."""
+    layouts: dict[str, Any] = field(default_factory=dict)
+    """The layouts of rows that have arrived, by scan and Arrow types."""
     next_position: int = 0
     """Rows are numbered across all runs of fragments: `first` and `last` compare states of rows that arrived at
     different times."""
@@ -66,8 +70,11 @@ class Engine:
         first, self.next_position = self.next_position, self.next_position + rows
         return first
 
-    def execute(self, kernels: Kernels, parameters: dict[str, Any]) -> Execution:
-        """A new execution for each run of a fragment. Counts and cancellation are those of the query."""
+    def execute(
+        self, kernels: Kernels, parameters: dict[str, Any], repeated: frozenset[int] = frozenset()
+    ) -> Execution:
+        """A new execution, for one run of a fragment or for all (`repeated`: the inputs that are others in each).
+        Counts and cancellation are those of the query."""
         run = self.run
         settings = run.settings
         if settings.memory_limit is not None:
@@ -79,7 +86,7 @@ class Engine:
             counts=run.counts,
             profile=run.profile,
         )
-        return Execution(mine.shares(run), kernels, self.interpret, inputs={})
+        return Execution(mine.shares(run), kernels, self.interpret, inputs={}, repeated=repeated)
 
     def finish(self, execution: Execution) -> None:
         """Add the counts and timings of a fragment's run to the query, and free what it holds."""
@@ -143,10 +150,18 @@ class Fragment:
     kernels: Kernels = field(default_factory=Kernels)
     gives_of_nothing: bool = False
     """Whether there may be output rows if no input has any."""
+    stays: bool = False
+    """Whether one execution serves all runs: tables of what does not change are built once."""
+    standing: Execution | None = None
+    again: frozenset[int] = frozenset()
+    """With `stays`: the steps that run each time, by id."""
 
     def __post_init__(self) -> None:
         # Held rows may be in any shard: movement is inserted where a step needs it.
-        self.top = _named(enforce(self.top, self.engine.shards, "local"))
+        top = enforce(self.top, self.engine.shards, "local")
+        if self.output is None and isinstance(top, Gather) and not isinstance(self.top, Gather):
+            (top,) = top.inputs  # rows that are passed on may be in any shard
+        self.top = _named(top)
         self.inputs = {s.name: s for s in self.top.walk() if isinstance(s, Input)}
 
     def rows(self, given: dict[str, Given], /, **values: Any) -> Rows:
@@ -154,6 +169,8 @@ class Fragment:
         `value_name`s."""
         if not any(map(count, given.values())) and not self.gives_of_nothing:
             return []
+        if self.stays:
+            return self._rows_again(given)
         execution = self._execution(given, {value_name(name): value for name, value in values.items()})
         try:
             lists = execution.chunks(self.top, self.engine.shards)
@@ -161,9 +178,37 @@ class Fragment:
         finally:
             self.engine.finish(execution)
 
+    def _rows_again(self, given: dict[str, Given]) -> Rows:
+        """The rows of the last step, by the execution that stays."""
+        x = self.open()
+        for name, step in self.inputs.items():
+            x.inputs[id(step)] = self._flow(step, given.get(name, []), x)
+        for step_id in self.again:
+            x.done.pop(step_id, None)
+        before = set(x.states.open)
+        lists = x.chunks(self.top, self.engine.shards)
+        found = [_in_memory(c) for one in lists for c in one if c.rows]
+        x.states.free_since(before)
+        x.states.tell_and_go_on()
+        return found
+
+    def open(self) -> Execution:
+        """The execution that stays."""
+        if self.standing is None:
+            leaves = frozenset(id(step) for step in self.inputs.values())
+            self.again = frozenset(dependent(self.top, leaves))
+            self.standing = self.engine.execute(self.kernels, {}, leaves)
+        return self.standing
+
+    def close(self) -> None:
+        """Free what stays."""
+        if self.standing is not None:
+            standing, self.standing = self.standing, None
+            self.engine.finish(standing)
+
     def batches(self, given: dict[str, Given]) -> Iterator[pa.RecordBatch]:
         """The rows of the last step as result batches."""
-        if not any(map(count, given.values())):
+        if not any(map(count, given.values())) and not self.gives_of_nothing:
             return
         execution = self._execution(given, {})
         try:

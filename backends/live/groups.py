@@ -50,6 +50,9 @@ class Groups(LiveOperator):
             if isinstance(self.below[0], Aggregate) and self.below[0].phase == "partial"
             else None
         )
+        self.takes_groups = self.states is not None
+        self.given_to: dict[str, int] = {}
+        """The bounds up to which groups have been given: nothing is looked through before one of them moves."""
         self.whole = self.over(gives_of_nothing=not step.by)
         self.parts: dict[tuple[str, ...], tuple[Fragment, Fragment]] = {}
 
@@ -70,7 +73,10 @@ class Groups(LiveOperator):
             self.marks["given"] = True
             return self.whole.rows({"side_0": self.held[0].take()})
         bounds = self.bounds()
-        if not bounds or not self.held[0].rows:
+        if not bounds or bounds == self.given_to:
+            return []
+        self.given_to = bounds
+        if not len(self.held[0]):
             return []
         done, left = self._parts(tuple(sorted(bounds)))
         rows = {"side_0": self.held[0].rows}

@@ -61,6 +61,13 @@ class HeldRows:
         rows, self.rows = self.rows, []
         return rows
 
+    def freeze(self) -> Any:
+        """What is held, for `thaw`: whatever happens until then is undone."""
+        return list(self.rows)
+
+    def thaw(self, rows: Any) -> None:
+        self.rows = rows
+
     def __len__(self) -> int:
         return count(self.rows)
 
@@ -69,6 +76,15 @@ class LiveOperator:
     """A step that runs live. `side` numbers the inputs of the step; `why` says what it holds, and until when."""
 
     why = ""
+    takes_groups = False
+    """Whether it holds partial groups, and asks for nothing as long as rows come."""
+    resident: Any = None
+    """What it holds (`HeldGroups`), if the groups are in tables that stay."""
+
+    def hold(self, resident: HeldRows) -> None:
+        """Hold side 0 in this."""
+        self.resident = resident
+        self.held = (resident, *self.held[1:])
 
     def __init__(self, step: Step, engine: Engine):
         self.step, self.engine = step, engine
@@ -120,13 +136,13 @@ class LiveOperator:
 
     def save(self) -> Any:
         """What is held now, without a copy: chunks never change. `put_back` makes the operator hold it again."""
-        return [(held, list(held.rows)) for held in self.tables().values()], dict(self.marks)
+        return [(held, held.freeze()) for held in self.tables().values()], dict(self.marks)
 
     def put_back(self, saved: Any) -> None:
         """Hold what was held when `save` was called."""
         tables, marks = saved
-        for held, rows in tables:
-            held.rows = rows
+        for held, kept in tables:
+            held.thaw(kept)
         self.marks = dict(marks)
 
     def over(self, *replacements: Step | None, step: Step | None = None, gives_of_nothing: bool = False) -> Fragment:

@@ -33,6 +33,7 @@ class Panes(LiveOperator):
         super().__init__(step, engine)
         self.windows = step.windows
         self.states = States(engine, self.below[0], self.leaf(0)) if isinstance(self.below[0], Aggregate) else None
+        self.takes_groups = self.states is not None
         self.marks = {"given_to": NEVER}
         end = Column(self.windows.end, TIMESTAMP, False)
         is_new = compare(end, ">", parameter("given_to", TIMESTAMP))

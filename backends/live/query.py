@@ -19,13 +19,16 @@ from tsql.backends.live.arrivals import Batches, stored_time
 from tsql.backends.live.fragments import ArrivedRows, Engine, Fragment, Given, count, given, graft, to_table
 from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, held_step, origin
 from tsql.backends.live.operators_of_steps import operator_of
+from tsql.backends.live.resident import HeldGroups, ResidentGroups
+from tsql.backends.local.lower.lower import dependent
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.input import Input
+from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.progress import Progress
-from tsql.planner.physical.step import PhysicalPlan, Step, through
+from tsql.planner.physical.step import PhysicalPlan, Step
 
 METADATA = b"tsql"
 
@@ -62,12 +65,14 @@ class LiveQuery:
         self.plan, self.live = plan, live
         self.engine = Engine(shards or plan.shards, run or Run(), interpret)
         self.nodes: dict[int, LiveNode] = {}
+        self.moving = dependent(plan.root, {id(s) for s in plan.root.walk() if isinstance(s, Scan) and s.name in live})
         users = _users(plan.root)
         for step in plan.root.walk():
             self._add(step, users)
         root = origin(plan.root)
         sources, cuts = self._sources(root)
-        self.output = Fragment(self.engine, graft(plan.root, cuts, self.engine.shards), (plan.columns, plan.names))
+        whole = graft(plan.root, cuts, self.engine.shards)
+        self.output = Fragment(self.engine, whole, (plan.columns, plan.names), gives_of_nothing=not sources)
         self.last = sources
         unknown = set(live) - {n.name for n in self.nodes.values() if isinstance(n.step, Scan | Input)}
         if unknown:
@@ -75,21 +80,36 @@ class LiveQuery:
         self.begun = False
 
     def _add(self, step: Step, users: dict[int, int]) -> None:
+        if id(step) not in self.moving:
+            return  # computed in the fragment of who needs it, once
+        passes = step.is_stateless or self._probe(step) is not None
         partial = isinstance(step, Aggregate) and step.exports
-        if partial or (step.is_stateless and step.inputs and users.get(id(step), 0) < 2):
+        if partial or (passes and step.inputs and users.get(id(step), 0) < 2):
             return
         if not step.inputs:
             self.nodes[id(step)] = LiveNode(step, None)
             return
-        shared = step.is_stateless
+        shared = passes
         operator = Pass(step, self.engine) if shared else operator_of(step, self.engine)
         node = self.nodes[id(step)] = LiveNode(step, operator)
         for below in (step,) if shared else (held_step(step, side) for side in range(len(step.inputs))):
             sources, cuts = self._sources(below, step)
             is_known = len(sources) == 1 and sources[0].step is below and sources[0].operator is not None
-            node.feeds.append(
-                (below, sources, None if is_known else Fragment(self.engine, graft(below, cuts, self.engine.shards)))
-            )
+            fragment = None if is_known else self._feed(below, cuts)
+            node.feeds.append((below, sources, fragment))
+            if fragment is not None and operator.takes_groups and fragment.stays and ResidentGroups.fits(fragment):
+                operator.hold(HeldGroups(operator.held[0].schema, ResidentGroups(fragment)))
+
+    def _feed(self, below: Step, cuts: dict[int, Step]) -> Fragment:
+        stays = self.engine.run.settings.memory_limit is None and bool(cuts)
+        return Fragment(self.engine, graft(below, cuts, self.engine.shards), gives_of_nothing=not cuts, stays=stays)
+
+    def _probe(self, step: Step) -> int | None:
+        """The side of a join whose rows pass one by one: the other one is built of rows that do not change."""
+        if type(step) is not HashJoin or step.marks:
+            return None
+        built = 0 if step.build == "left" else 1
+        return None if id(step.inputs[built]) in self.moving else 1 - built
 
     def _sources(self, top: Step, node: Step | None = None) -> tuple[list[LiveNode], dict[int, Step]]:
         """The nodes that a step's rows come from, and leaves in their place. `node` itself is looked through."""
@@ -102,7 +122,7 @@ class LiveQuery:
             seen.add(id(step))
             if id(step) in self.nodes and step is not node:
                 found[id(step)] = self.nodes[id(step)]
-            else:
+            elif id(step) in self.moving:
                 stack.extend(step.inputs)
         return list(found.values()), {key: given(n.name, n.step.schema) for key, n in found.items()}
 
@@ -135,11 +155,11 @@ class LiveQuery:
         """Take rows of live scans, and then a promise of each of some scans: that no later row has a time before this,
         or (None) that there are no more rows. Rows pass through each step before the promises do."""
         arrived: dict[int, Given] = {}
-        for scan, given in rows.items():
+        for scan, come in rows.items():
             node = self._scan(scan)
             if node.progress.ended:
                 raise ExecutionError(f"the scan {scan} has ended")
-            arrived[id(node.step)] = given
+            arrived[id(node.step)] = come
         for scan, time_us in promises.items():
             self._promise(self._scan(scan), time_us)
         return self._advance(arrived)
@@ -195,18 +215,22 @@ class LiveQuery:
         rows: dict[int, list[Given]] = {key: [given] for key, given in arrived.items()}
         if not self.begun:
             self.begun = True
+            if not self.last:
+                return list(self.output.batches({}))  # no scan of the plan is live
             for node in self.nodes.values():
-                if node.operator is None and node.name not in self.live:
-                    rows[id(node.step)] = [Fragment(self.engine, node.step, gives_of_nothing=True).rows({})]
-                    node.progress = Progress(ended=True)
+                for side, (_, sources, fragment) in enumerate(node.feeds):
+                    if not sources and fragment is not None and (unchanging := fragment.rows({})):
+                        found = node.operator.consume(side, unchanging)
+                        if found:
+                            rows.setdefault(id(node.step), []).append(found)
         for key, node in self.nodes.items():
             if node.operator is not None:
                 found = self._take(node, rows)
-                promises = tuple(through(below, self._known(node)) for below, _, _ in node.feeds)
+                promises = tuple(self._through(below, node) for below, _, _ in node.feeds)
                 found += node.operator.punctuate(promises)
                 node.progress = node.operator.promise()
                 if found:
-                    rows[key] = [found]
+                    rows.setdefault(key, []).append(found)
                 self._check_memory()
         return [b for part in self._parts(self.last, rows) for b in self.output.batches(part)]
 
@@ -248,6 +272,9 @@ class LiveQuery:
         found = []
         for side, (_, sources, fragment) in enumerate(node.feeds):
             for part in self._parts(sources, rows):
+                if node.operator.resident is not None:
+                    node.operator.resident.feed(next(iter(part.values())))
+                    continue
                 mine = next(iter(part.values())) if fragment is None else fragment.rows(part)
                 if mine:
                     found += node.operator.consume(side, mine)
@@ -261,8 +288,29 @@ class LiveQuery:
                 if count(one):
                     yield {node.name: one}
 
-    def _known(self, node: LiveNode) -> Any:
-        return lambda step: self.nodes[id(step)].progress if id(step) in self.nodes and step is not node.step else None
+    def _through(self, step: Step, user: LiveNode | None = None) -> Progress:
+        """The progress of a step's rows, as it passes through steps that hold nothing. `user` is looked through."""
+        if id(step) not in self.moving:
+            return Progress(ended=True)
+        if id(step) in self.nodes and (user is None or step is not user.step):
+            return self.nodes[id(step)].progress
+        probe = self._probe(step)
+        if probe is None:
+            return step.promised([self._through(below, user) for below in step.inputs])
+        found = self._through(step.inputs[probe], user)
+        return Progress({name: bound for name, bound in found.bounds.items() if name in step.schema}, found.ended)
+
+    def close(self) -> None:
+        """Free what stays between batches."""
+        for node in getattr(self, "nodes", {}).values():
+            if node.operator is not None and node.operator.resident is not None:
+                node.operator.resident.close()
+            for _, _, fragment in node.feeds:
+                if fragment is not None:
+                    fragment.close()
+
+    def __del__(self) -> None:
+        self.close()
 
     def rows_held(self) -> int:
         """The number of rows, or states, that all operators hold."""
@@ -320,7 +368,7 @@ class LiveQuery:
                     node.operator.restore(
                         {n: tables[f"{node.name} {n}"] for n in names}, marks["operators"][node.name]
                     )
-                    node.operator.progress = tuple(through(below, self._known(node)) for below, _, _ in node.feeds)
+                    node.operator.progress = tuple(self._through(below, node) for below, _, _ in node.feeds)
                     node.progress = node.operator.promise()
             self.begun, self.engine.next_position = marks["begun"], int(marks["next_position"])
             self.engine.run.counts.update(marks["counts"])

@@ -69,6 +69,8 @@ class Choice:
         """The node whose steps are made now."""
         self.progressive = False
         """Whether snapshots are wanted: groups are made in two phases, whose states a snapshot can read."""
+        self.live = False
+        """Whether rows arrive while the plan runs: groups are held as states, and what does not change is built."""
 
     def step(self, node: logical.Node) -> Step:
         found = self.done.get(id(node))

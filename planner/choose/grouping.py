@@ -50,7 +50,7 @@ def group(
     # Each batch of a sample has its groups. Where these are many, a sample of rows tells more for its cost.
     sampled = choice.progressive and choice.scope == "local" and groups > cost.GROUPS_OF_SAMPLES
     from_rows = sampled and any(needs_rows(n, c) for n, c in calls)
-    phased = choice.progressive and not whole and not from_rows
+    phased = (choice.progressive or choice.live) and not whole and not from_rows
     if choice.shards > 1 and not phased and _is_placed(choice, source, keys):
         return plain
     if phased:

@@ -19,6 +19,7 @@ from tsql.planner.hints.join_hints import Broadcasting, Demand, Method
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.positional_join import PositionalJoin
 from tsql.planner.logical.predicates import conjunction
+from tsql.planner.logical.sources import is_live
 from tsql.planner.physical.movement import Broadcast
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.merge_join import MergeJoin, refusal
@@ -60,6 +61,18 @@ def progressive_side(node: logical.Join) -> str:
     return best if rows[best] <= worth else side
 
 
+def live_side(node: logical.Join) -> str:
+    """The same where rows arrive: a side without such rows is built, if the kind of the join allows it."""
+    left, right = _is_live(node.left), _is_live(node.right)
+    if left and not right and node.kind != "full":
+        return "right"
+    return "left" if right and not left and node.kind == "inner" else build_side(node)
+
+
+def _is_live(node: logical.Node) -> bool:
+    return any(isinstance(one, logical.Scan) and is_live(one.source) for one in node.walk())
+
+
 def _widest(node: logical.Node) -> float:
     """The rows of the largest scan below a node."""
     return max((stats.rows(one) for one in node.walk() if isinstance(one, logical.Scan)), default=0.0)
@@ -70,7 +83,7 @@ def join_step(choice: Choice, node: logical.Join) -> Step:
     shards, scope, wanted = choice.shards, choice.scope, choice.wanted
     demand = wanted.demands.get(id(node), NO_DEMAND)
     keys, rest = equalities(node)
-    side = progressive_side if choice.progressive else build_side
+    side = progressive_side if choice.progressive else live_side if choice.live else build_side
     inputs, build = (choice.step(node.left), choice.step(node.right)), demand.build or side(node)
     joined = HashJoin(
         inputs,

@@ -40,3 +40,8 @@ def is_portable(source: Any) -> bool:
     """Whether another process can open a source: files, but not tables in memory."""
     known = getattr(source, "describe", None)
     return known is not None and known() is not None
+
+
+def is_live(source: Any) -> bool:
+    """Whether the rows of a source arrive while the plan runs."""
+    return getattr(source, "is_live", False)

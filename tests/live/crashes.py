@@ -61,8 +61,8 @@ def run_with_crashes(
     seed: int,
     new_sink: Callable[[], Any] | None = None,
 ) -> int:
-    """Run a job to the end of its streams, with crashes at random calls of the sink and of the checkpoint; the number of
-    crashes. sink: the outside, which survives them. new_sink: makes the sink of each attempt instead."""
+    """Run a job to the end of its streams, with crashes at random calls of the sink and of the checkpoint; the number
+    of crashes. sink: the outside, which survives them. new_sink: makes the sink of each attempt instead."""
     choose = random.Random(f"crashes {seed}")
     crashes = 0
     for turn in range(MOST_TURNS):

@@ -213,7 +213,7 @@ class Driver:
         tracker = self.context.statusTracker()
         wait_until(lambda: not tracker.getActiveJobsIds())
         wait_until(lambda: not self._active() and not self._threads() and not set(self._files("shuffle_*")) - known)
-        # A worker frees the rows of a cancelled task when it notices, which may be after Spark has counted the task off.
+        # A worker frees the rows of a cancelled task when it notices, perhaps after Spark has counted the task off.
         wait_until(lambda: self._descriptors().get("deleted", 0) < MOST_DELETED)
         jvm = self.context._jsc
         return {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tsql.backends.io import Source, remote
 from tsql.backends.io.pipes import Pipe, Pipes, is_fifo
-from tsql.backends.names import Absent, FoundTable, NeverKept, OuterNames, Use
+from tsql.backends.names import Absent, FoundTable, NeverKept, OuterNames, StandIn, Use
 from tsql.catalog.definition import Macro, Table, View
 from tsql.catalog.external import External
 from tsql.kernels.expr.errors import CatalogError, SourceError
@@ -76,7 +76,7 @@ def _stat(path: str) -> tuple[Any, ...]:
     return path, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
-Entry = Source | View | Table | External
+Entry = Source | View | Table | External | StandIn
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,9 @@ class Connection:
 
 @dataclass(frozen=True)
 class External:
-    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory, or a sink. A stream with a `connection` does
-    not end: jobs read it, and queries the files that are there now, if it is over files. `temporary`: never written to
-    disk."""
+    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory, or a sink. A stream with a
+    `connection` does not end: jobs read it, and queries the files that are there now, if it is over files. `temporary`:
+    never written to disk."""
 
     kind: str
     schema: Schema
@@ -84,7 +84,8 @@ class External:
         parts += [f"PERIOD FOR valid_time ({', '.join(map(quote, self.period))})"] if self.period is not None else []
         text = f"CREATE {self.kind.upper()} {quote(name)}" + (f" ({', '.join(parts)})" if parts else "")
         if self.connection is not None:
-            options: dict[str, Any] = {"connector": self.connection.connector, **self.connection.options}
+            plain = {name: value for name, value in self.connection.options.items() if isinstance(value, _PLAIN)}
+            options: dict[str, Any] = {"connector": self.connection.connector, **plain}
         elif self.files is None:
             return text
         else:
@@ -137,6 +138,10 @@ class External:
             watermark = Watermark(column, text, parse_expression(text, schema), *rest)
         period = None if data.get("period") is None else tuple(data["period"])
         return External(data["kind"], schema, files, None, period, watermark, connection=connection)
+
+
+_PLAIN = (str, int, float, bool)
+"""Types of options that a statement can say; a Python object has no text."""
 
 
 def watermark_text(mark: Watermark) -> str:

@@ -1,4 +1,4 @@
-"""Streams of the catalog as what a job reads: the plan of a query gets a `StreamSource` in the place of each of them."""
+"""Streams of the catalog as what a job reads: the plan of a query gets a `StreamSource` in the place of each."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ class Streams:
         """The query with streams in the place of the files that they are now."""
 
         def change(node: logical.Node) -> logical.Node:
-            live = self.live(node.source) if isinstance(node, logical.Scan) else None
+            if not isinstance(node, logical.Scan):
+                return node
+            live = self.live(node.source)
             return node if live is None else replace(node, source=live, filter=None)
 
         found = transform_up(query, change)
@@ -110,7 +112,9 @@ class Streams:
         """The plan with streams in the place of the files that they are now."""
 
         def change(_: Step, step: Step) -> Step:
-            live = self.live(step.source) if isinstance(step, Scan) else None
+            if not isinstance(step, Scan):
+                return step
+            live = self.live(step.source)
             if live is None:
                 return step
             if step.ranges is not None or step.filled or step.late:
@@ -124,8 +128,6 @@ class Streams:
 
     def __len__(self) -> int:
         return len(self._made)
-
-
 
 
 def endless(query: logical.Output, catalog: Any) -> bool | None:

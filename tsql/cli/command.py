@@ -102,6 +102,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("-o", "--output", metavar="FILE", help="write the result to FILE instead of stdout")
     run.add_argument("--timing", action="store_true", help="print the time of each stage to stderr")
+    run.add_argument("--checkpoint", metavar="DIR", help="a live query: the folder in which it survives, and goes on")
+    run.add_argument("--interval", type=_seconds, metavar="SECONDS", help="a live query: between checkpoints (1)")
+    run.add_argument(
+        "--replay",
+        type=_speed,
+        metavar="Nx",
+        help="feed files by the times of their rows, N times as fast (0x: at full speed)",
+    )
+    run.add_argument("--as-of", metavar="TIME", help="leave out rows of streams at this time or later")
     run.add_argument("--max-rows", type=_whole, metavar="N", help="show at most N rows of a table (0: all)")
 
     plan = command("plan", _plan, "print the physical plan of a query, as a plan file")
@@ -124,6 +133,10 @@ def _parser() -> argparse.ArgumentParser:
     diff = command("diff", _diff, "show the lines in which two plan files differ", session=False)
     diff.add_argument("old", metavar="A.plan")
     diff.add_argument("new", metavar="B.plan")
+
+    jobs = command("jobs", _jobs, "list the live queries of this user that run", session=False)
+    jobs.add_argument("name", nargs="?", metavar="NAME", help="one of them, with its streams and steps")
+    jobs.add_argument("--metrics", action="store_true", help="as Prometheus reads it")
 
     command("shell", _shell, "an interactive shell; reads a script where stdin is no terminal")
 
@@ -192,6 +205,26 @@ def _whole(text: str, least: int = 0) -> int:
 
 def _positive(text: str) -> int:
     return _whole(text, 1)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1e9:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above zero, not {text!r}")
+    return found
+
+
+def _speed(text: str) -> float:
+    try:
+        found = float(text.lower().removesuffix("x"))
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e12:
+        raise argparse.ArgumentTypeError(f"expected a speed such as 10x, not {text!r}")
+    return found
 
 
 def _pairs(items: list[str], option: str) -> dict[str, str]:
@@ -290,7 +323,26 @@ def _run(arguments: Any) -> int:
     return 0
 
 
+def _live_options(arguments: Any) -> dict[str, Any]:
+    """What the command line says of a job."""
+    given = {
+        "checkpoint": arguments.checkpoint,
+        "interval": arguments.interval,
+        "replay": arguments.replay,
+        "until": arguments.as_of,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _finish(relation: Relation, kind: str, arguments: Any, begun: float) -> None:
+    options = _live_options(arguments)
+    if relation.is_endless or (options and relation.reads_streams):
+        from tsql.cli.live import LiveOptions, run_live
+
+        run_live(relation, kind, LiveOptions(arguments.output, options))
+        return
+    if options:
+        raise UsageError(f"--{next(iter(options)).replace('until', 'as-of')} is for a query over streams")
     rows = emit(relation, kind, arguments.output, max_rows=arguments.max_rows)
     _print_notes(relation)
     if arguments.timing:
@@ -300,6 +352,24 @@ def _finish(relation: Relation, kind: str, arguments: Any, begun: float) -> None
 def _print_notes(relation: Relation) -> None:
     for note in relation.notes:
         print(f"note: {note}", file=sys.stderr)
+
+
+def _jobs(arguments: Any) -> int:
+    from tsql.cli.jobs import metrics, one, table
+    from tsql.job_status import running
+
+    found = running()
+    if arguments.name is not None:
+        found = [job for job in found if job["name"] == arguments.name]
+        if not found:
+            raise UsageError(f"no job {arguments.name} runs")
+    if arguments.metrics:
+        print(metrics(found), end="")
+    elif arguments.name is not None:
+        one(found[0], sys.stdout)
+    else:
+        table(found, sys.stdout)
+    return 0
 
 
 def _plan(arguments: Any) -> int:

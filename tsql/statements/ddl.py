@@ -13,9 +13,9 @@ from tsql.analyze import kinds as statements
 from tsql.catalog.catalog import kind_of
 from tsql.catalog.definition import ColumnDefinition, Table, TableDefinition, View
 from tsql.catalog.external import External
-from tsql.live_view import LiveView
 from tsql.kernels.blocks.stored import StoredTable, one
 from tsql.kernels.expr.errors import CatalogError, PlanError, TransactionError
+from tsql.live_view import LiveView
 from tsql.relation import Relation
 from tsql.statements.changes import Work, counted, done
 

@@ -122,9 +122,7 @@ class Checkpoint:
                 f"the checkpoint {path} cannot be read: {error}", hint="begin again with another folder"
             ) from error
         for name, files in data["tables"].items():
-            self._written.update(
-                {id(part): (part, file) for part, file in zip(tables[name], files, strict=True)}
-            )
+            self._written.update({id(part): (part, file) for part, file in zip(tables[name], files, strict=True)})
         return found
 
     def _write_part(self, part: pa.RecordBatch) -> str:

@@ -1,5 +1,5 @@
-"""`Feed`: a thread per stream that reads ahead, so that reading and computing overlap. What it has read waits in a queue
-of bounded size; a reader that is faster than the query waits."""
+"""`Feed`: a thread per stream that reads ahead, so that reading and computing overlap. What it has read waits in a
+queue of bounded size; a reader that is faster than the query waits."""
 
 from __future__ import annotations
 

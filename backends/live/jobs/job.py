@@ -31,7 +31,6 @@ from tsql.backends.live.jobs.resume import Identity, check_same
 from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.query import LiveQuery
 from tsql.backends.live.sinks.sink import Output, Sink
-from tsql.kernels.process import stopping
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.emission import Emission
 from tsql.planner.physical.operators.scan import Scan
@@ -73,8 +72,8 @@ class Spec:
 
 
 class JobRun:
-    """One run of a job, from its start or from a checkpoint to its end. `run` is called once, by the job's thread; other
-    threads ask it to stop and read its numbers."""
+    """One run of a job, from its start or from a checkpoint to its end. `run` is called once, by the job's thread;
+    other threads ask it to stop and read its numbers."""
 
     def __init__(self, spec: Spec, run: Run):
         self.spec, self.run_handle = spec, run
@@ -145,18 +144,22 @@ class JobRun:
         for stream in self.inputs:
             if not stream.has_ended:
                 stream.start()
+            if spec.checkpoint is not None and not stream.feed.reader.replays:
+                self.notes.append(
+                    f"the stream {stream.source.catalog_name} cannot be read again: what comes between the last "
+                    "checkpoint and a crash is lost"
+                )
 
     def run(self) -> None:
         """Run until the streams have ended, or the job is stopped."""
-        with stopping.during(self.run_handle):
-            try:
-                self._take(self.query.advance({}, {}))
-                while self._stops is None and not self._has_ended():
-                    self.run_handle.check()
-                    self._round()
-                self._finish()
-            finally:
-                self.close()
+        try:
+            self._take(self.query.advance({}, {}))
+            while self._stops is None and not self._has_ended():
+                self.run_handle.check()
+                self._round()
+            self._finish()
+        finally:
+            self.close()
 
     def stop(self, how: str) -> None:
         """Ask the job to stop: "checkpoint" ends the epoch that is open, "drain" ends the streams first, so that all
@@ -177,6 +180,7 @@ class JobRun:
         """Free everything. What was not committed is dropped."""
         for stream in self.inputs:
             stream.close()
+        self.query.close()
         if self._writer is not None:
             self._writer.settle()
         self.spec.sink.close()

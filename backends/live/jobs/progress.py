@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StreamProgress:
-    """One stream. behind: rows, messages or bytes that are known to be there and have not been read; None if that is not
-    known. queued: rows that were read and wait for the query. watermark, promise: microseconds, or None. held_back_by:
-    the partition whose watermark is the least."""
+    """One stream. behind: rows, messages or bytes that are known to be there and have not been read; None if that is
+    not known. queued: rows that were read and wait for the query. watermark_us, promise_us: microseconds, or None.
+    held_back_by: the partition whose watermark is the least."""
 
     name: str
     rows: int
@@ -182,7 +182,11 @@ def _scans(node: Any) -> set[str]:
 
 def _metric(name: str, kind: str, help: str, values: list[tuple[str, Any]]) -> list[str]:
     known = [(labels, value) for labels, value in values if value is not None]
-    return [f"# HELP {name} {help}", f"# TYPE {name} {kind}", *(f"{name}{{{labels}}} {value}" for labels, value in known)]
+    return [
+        f"# HELP {name} {help}",
+        f"# TYPE {name} {kind}",
+        *(f"{name}{{{labels}}} {value}" for labels, value in known),
+    ]
 
 
 def _seconds(time_us: int | None) -> float | None:

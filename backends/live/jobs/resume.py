@@ -1,9 +1,9 @@
 """Whether a job can go on from a checkpoint of an earlier, perhaps different, query.
 
-State belongs to operators. An operator finds its state again if an operator of the earlier query held the same thing: the
-same step over the same columns, whatever its name and whatever stands above and below. So a filter or a projection may
-change, and rows that have been aggregated stay aggregated. What holds something that nobody held before cannot be made
-up from nothing: such a query is refused."""
+State belongs to operators. An operator finds its state again if an operator of the earlier query held the same thing:
+the same step over the same columns, whatever its name and whatever stands above and below. So a filter or a projection
+may change, and rows that have been aggregated stay aggregated. What holds something that nobody held before cannot be
+made up from nothing: such a query is refused."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ class Comparison:
 
     def lines(self) -> list[str]:
         """For people."""
-        found = [
-            f"kept: {new}" + ("" if new == old else f" (was {old})") for new, old in sorted(self.kept.items())
-        ]
+        found = [f"kept: {new}" + ("" if new == old else f" (was {old})") for new, old in sorted(self.kept.items())]
         found += [f"dropped: {name}: nothing in the query takes its state" for name in self.dropped]
         found += [f"changed: {what}" for what in self.changed]
         return found + [f"refused: {why}" for why in self.refused]
@@ -190,7 +188,7 @@ def _keys(plan: PhysicalPlan) -> tuple[str, ...]:
             keys = [name for name, _ in step.by]
             return tuple(names[key] for key in keys) if keys and all(key in names for key in keys) else ()
         if isinstance(step, Project):
-            through = {}
+            through: dict[str, str] = {}
             for name, expr in step.columns:
                 if isinstance(expr, Column) and name in names:
                     through.setdefault(expr.name, names[name])

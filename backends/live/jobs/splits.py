@@ -25,8 +25,8 @@ NEVER = -(2**63) + 1
 
 
 class SplitReader:
-    """Reads the parts of a source. time: the column of the rows' times. The offset is the number of parts that have been
-    read, and of batches of the next one."""
+    """Reads the parts of a source. time: the column of the rows' times. The offset is the number of parts that have
+    been read, and of batches of the next one."""
 
     replays = True
 

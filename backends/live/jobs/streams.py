@@ -23,6 +23,8 @@ class StreamSource:
     """A stream of the catalog. ends: whether its rows come to an end, so that none of them is late. declaration: what
     made it, by which a checkpoint knows the stream again."""
 
+    is_live = True
+
     def __init__(
         self,
         name: str,

@@ -10,8 +10,16 @@ from tsql.planner.physical.operators.recursive import Recursive, Working
 from tsql.planner.physical.step import Step
 
 
-def lower(root: Step, shards: int, spills: bool, given: Collection[int] = (), hands_out_shards: bool = False) -> Graph:
-    """The graph of a plan, or of the part of it above the `given` steps (by id)."""
+def lower(
+    root: Step,
+    shards: int,
+    spills: bool,
+    given: Collection[int] = (),
+    hands_out_shards: bool = False,
+    repeated: Collection[int] = (),
+) -> Graph:
+    """The graph of a plan, or of the part of it above the `given` steps (by id). `repeated`: those of them whose rows
+    are others at each run; what does not depend on them is kept."""
     steps = _within(root, given)
     users: dict[int, list[Step]] = {}
     for step in steps:
@@ -19,6 +27,8 @@ def lower(root: Step, shards: int, spills: bool, given: Collection[int] = (), ha
             users.setdefault(id(below), []).append(step)
     about = Lowering(spills, users)
     keeps_rows, keeps_table = _kept(step for step in steps if isinstance(step, Recursive) and id(step) not in given)
+    if repeated:
+        _keep(root, dependent(root, repeated), keeps_rows, keeps_table)
     nodes: dict[int, Node] = {}
     for step in steps:
         is_shared = len(users.get(id(step), ())) + (id(step) in keeps_rows) > 1
@@ -71,13 +81,18 @@ def _kept(recursions: Iterable[Recursive]) -> tuple[set[int], set[int]]:
     tables: set[int] = set()
     for recursion in recursions:
         body = recursion.inputs[1]
-        again = dependent(body, {id(w) for w in working_tables(recursion)})
-        for step in body.walk():
-            for place, child in enumerate(step.inputs):
-                if id(step) not in again or id(child) in again:
-                    continue
-                if local_step(type(step)).keeps_table_of(step, place):
-                    tables.add(id(step))
-                else:
-                    rows.add(id(child))
+        _keep(body, dependent(body, {id(w) for w in working_tables(recursion)}), rows, tables)
     return rows, tables
+
+
+def _keep(body: Step, again: set[int], rows: set[int], tables: set[int]) -> None:
+    """Add what is kept of a body whose steps `again` run in each round."""
+    for step in body.walk():
+        for place, child in enumerate(step.inputs):
+            if id(step) not in again or id(child) in again:
+                continue
+            if local_step(type(step)).keeps_table_of(step, place):
+                tables.add(id(step))
+            else:
+                rows.add(id(child))
+

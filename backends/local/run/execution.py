@@ -47,7 +47,8 @@ P = TypeVar("P")
 
 class Execution:
     """One run. `inputs`: flows that replace steps, by the id of the step. `dry`: kernels are made without rows, for
-    `explain`. `task`: its number if several processes run the same steps."""
+    `explain`. `task`: its number if several processes run the same steps. `repeated`: inputs that have other rows at
+    each call of `chunks`; what does not depend on them is computed once."""
 
     def __init__(
         self,
@@ -57,9 +58,11 @@ class Execution:
         inputs: dict[int, Dataset | Flow] | None = None,
         dry: bool = False,
         task: int = 0,
+        repeated: frozenset[int] = frozenset(),
     ):
         self.run, self.kernels, self.interpret, self.dry, self.task = run, kernels or Kernels(), interpret, dry, task
         self.inputs = {} if inputs is None else inputs
+        self.repeated = repeated
         threads = 1 if interpret else run.settings.threads or CORES
         self.shared = Shared(run)
         self.spill = Spill(run, self.shared, threads)
@@ -120,10 +123,10 @@ class Execution:
 
     def _lower(self, root: Step, shards: int, hands_out_shards: bool = False) -> Graph:
         """The graph of a plan. It is the same in each run, so it is kept with the kernels."""
-        key = (id(root), shards, self.spill.active, hands_out_shards, frozenset(self.inputs))
+        key = (id(root), shards, self.spill.active, hands_out_shards, frozenset(self.inputs), self.repeated)
         graph = self.kernels.graphs.get(key)
         if graph is None:
-            graph = lower(root, shards, self.spill.active, self.inputs.keys(), hands_out_shards)
+            graph = lower(root, shards, self.spill.active, self.inputs.keys(), hands_out_shards, self.repeated)
             self.kernels.graphs[key] = graph
         self.graph = graph
         return graph

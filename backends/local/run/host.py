@@ -237,6 +237,8 @@ class Context:
         self.state_address = state.address
         self.counter = ctypes.c_int64(0)
         self.keep: list[Any] = []
+        self.words: list[tuple[Any, ctypes.c_int64]] = []
+        """Its counters, by what they count."""
         self.shared = shared
         self.program = program
         self.taken_chunks = 0

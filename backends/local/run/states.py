@@ -44,14 +44,18 @@ class States:
     def context(self, pipeline: Pipeline, code: Code, state: Any = None, shard: int = 0) -> Context:
         """A context whose state (a new one, unless given) is freed at the latest when the run ends."""
 
+        words: list[tuple[Any, ctypes.c_int64]] = []
+
         def fill(slot: Slot, keep: list[Any]) -> bytes:
             if slot.kind == "count":
                 word = ctypes.c_int64(0)
+                words.append((slot.payload, word))
                 self.counters.setdefault(slot.payload, []).append(word)
                 return struct.pack("<Qq", ctypes.addressof(word), 0)
             return struct.pack("<Qq", self.tables[slot.payload].record(shard), 0)
 
         context = Context(code.program, self.shared, pipeline.sink.state_bytes, state, fill)
+        context.words = words
         self.open[id(context)] = (pipeline.sink, context)
         return context
 
@@ -81,13 +85,23 @@ class States:
                 raise
 
     def tell(self) -> None:
-        """Pass the kernels' counts to the run, once they are done."""
+        """Pass the kernels' counts to the run, once they are done. They count from zero again."""
         for name, words in self.counters.items():
             rows = sum(word.value for word in words)
+            for word in words:
+                word.value = 0
             if isinstance(name, tuple):
                 self.run.count(name[0], rows)
             else:
                 self.run.rows_of[name] = rows
+
+    def tell_and_go_on(self) -> None:
+        """Pass the counts to the run, and forget the counters of contexts that are gone: others follow."""
+        self.tell()
+        self.counters = {}
+        for _, context in self.open.values():
+            for payload, word in context.words:
+                self.counters.setdefault(payload, []).append(word)
 
     def free(self, sink: Sink, context: Context) -> None:
         """Free a context with all that its state holds."""

@@ -1,5 +1,5 @@
-"""Every temporal construct as a job: whatever the cuts, the order and the promises, and resumed on the way, the rows are
-those of the reference."""
+"""Every temporal construct as a job: whatever the cuts, the order and the promises, and resumed on the way, the rows
+are those of the reference."""
 
 from __future__ import annotations
 

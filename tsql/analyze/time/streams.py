@@ -95,7 +95,9 @@ def _external(
         definition = definition_of(analyzer, table.name, columns, table)
         for column, part in zip(definition.columns, columns, strict=False):
             if column.unit is not None:
-                raise analyzer.error(f"the times of a {kind} are read as they are: TIMESTAMP takes no digits here", part)
+                raise analyzer.error(
+                    f"the times of a {kind} are read as they are: TIMESTAMP takes no digits here", part
+                )
             if column.not_null or column.default is not None:
                 raise _without_constraints(analyzer, kind, part)
         if definition.keys or definition.checks or len(columns) > len(definition.columns):
@@ -107,7 +109,8 @@ def _external(
         assert connection is not None
         if schema is None:
             raise analyzer.error(
-                f"the rows of connector '{connection.connector}' do not tell their columns: name them", table,
+                f"the rows of connector '{connection.connector}' do not tell their columns: name them",
+                table,
                 f"CREATE STREAM {table.name} (id BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (..)",
             )
         mark = None if not marks else _watermark(analyzer, schema, marks[0])
@@ -183,9 +186,7 @@ def _connection(
     return Connection(connector, given)
 
 
-def _files(
-    analyzer: Analyzer, options: dict[str, Any], positions: dict[str, exp.Expr], node: StreamOptions
-) -> Files:
+def _files(analyzer: Analyzer, options: dict[str, Any], positions: dict[str, exp.Expr], node: StreamOptions) -> Files:
     options = {name: value for name, value in options.items() if name not in FOLLOWING}
     connector, path = options.pop("connector", None), options.pop("path", None)
     if connector is not None and connector.lower() not in FILE_CONNECTORS:
