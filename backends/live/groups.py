@@ -4,6 +4,8 @@ State: partial states of groups if the plan has them (`phase=partial`), merged w
 
 from __future__ import annotations
 
+from typing import Any
+
 from tsql.backends.live.fragments import Engine, Fragment, Rows, count
 from tsql.backends.live.operator import LiveOperator, any_of, compare, negated, parameter, unless_null
 from tsql.kernels.expr.nodes import Column, Expr
@@ -47,10 +49,10 @@ class Groups(LiveOperator):
         }
         self.states = (
             States(engine, self.below[0], self.leaf(0))
-            if isinstance(self.below[0], Aggregate) and self.below[0].phase == "partial"
+            if isinstance(self.below[0], Aggregate) and self.below[0].exports
             else None
         )
-        self.takes_groups = self.states is not None
+        self.takes_groups = self.states is not None and self.below[0].phase == "partial"
         self.given_to: dict[str, int] = {}
         """The bounds up to which groups have been given: nothing is looked through before one of them moves."""
         self.whole = self.over(gives_of_nothing=not step.by)
@@ -61,6 +63,14 @@ class Groups(LiveOperator):
         if self.states is not None:
             self.held[0].rows = self.states.merged(self.held[0].rows)
         return []
+
+    def restore(self, tables: dict[str, Any], marks: dict[str, Any]) -> None:
+        super().restore(tables, marks)
+        self.given_to = {}
+
+    def put_back(self, saved: Any) -> None:
+        super().put_back(saved)
+        self.given_to = {}
 
     def bounds(self) -> dict[str, int]:
         """The keys whose lower bound is known."""

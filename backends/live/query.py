@@ -65,7 +65,7 @@ class LiveQuery:
         self.plan, self.live = plan, live
         self.engine = Engine(shards or plan.shards, run or Run(), interpret)
         self.nodes: dict[int, LiveNode] = {}
-        self.moving = dependent(plan.root, {id(s) for s in plan.root.walk() if isinstance(s, Scan) and s.name in live})
+        self.moving = dependent(plan.root, {id(s) for s in plan.root.walk() if _arrives(s, live)})
         users = _users(plan.root)
         for step in plan.root.walk():
             self._add(step, users)
@@ -74,7 +74,7 @@ class LiveQuery:
         whole = graft(plan.root, cuts, self.engine.shards)
         self.output = Fragment(self.engine, whole, (plan.columns, plan.names), gives_of_nothing=not sources)
         self.last = sources
-        unknown = set(live) - {n.name for n in self.nodes.values() if isinstance(n.step, Scan | Input)}
+        unknown = set(live) - {n.name for n in self.nodes.values() if _arrives(n.step, live)}
         if unknown:
             raise ExecutionError(f"the plan has no scan {min(unknown)}")
         self.begun = False
@@ -202,7 +202,7 @@ class LiveQuery:
     def _scan(self, name: str) -> LiveNode:
         if name not in self.live:
             raise ExecutionError(f"{name} is no scan whose rows arrive")
-        return next(n for n in self.nodes.values() if n.name == name and isinstance(n.step, Scan | Input))
+        return next(n for n in self.nodes.values() if n.name == name and _arrives(n.step, self.live))
 
     def _advance(self, arrived: dict[int, Given]) -> list[pa.RecordBatch]:
         """Pass rows and promises through all nodes, inputs first."""
@@ -374,6 +374,11 @@ class LiveQuery:
             self.engine.run.counts.update(marks["counts"])
         except (KeyError, TypeError, ValueError) as error:
             raise ExecutionError(f"this is no state of the plan: {error}") from error
+
+
+def _arrives(step: Step, live: dict[str, str | None]) -> bool:
+    """Whether the rows of a step come over time: of a scan, or of a leaf that stands for another part of a plan."""
+    return isinstance(step, Scan | Input) and step.name in live
 
 
 def _users(root: Step) -> dict[int, int]:

@@ -11,10 +11,12 @@ from tsql.backends import Run
 from tsql.backends.live.fragments import Engine, Fragment, Given, Rows, count, given, graft
 from tsql.backends.live.query import LiveQuery
 from tsql.backends.local.run.spill import AnyChunk
+from tsql.kernels.expr.nodes import Column
 from tsql.planner.physical.enforce import enforce
 from tsql.planner.physical.movement import Broadcast, Movement, Redistribute, Reshard
+from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
 from tsql.planner.physical.progress import Progress
-from tsql.planner.physical.step import PhysicalPlan, Step, named, through
+from tsql.planner.physical.step import PhysicalPlan, Step, named
 
 Sent = tuple[int, AnyChunk]
 """(shard, rows)"""
@@ -77,11 +79,11 @@ class PartQuery(LiveQuery):
         output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
         shard: int = 0,
     ):
-        self.leaves = {entry.name: given(entry.name, entry.schema) for entry in entries}
-        root = graft(top, {id(entry): self.leaves[entry.name] for entry in entries}, 1)
+        root = graft(top, {id(entry): _leaf(entry) for entry in entries}, 1)
         names = tuple(root.schema.names)
         columns, shown = output or (names, names)
-        super().__init__(PhysicalPlan(root, columns, shown, shards=1), dict.fromkeys(self.leaves), run, shards=1)
+        live = dict.fromkeys(entry.name for entry in entries)
+        super().__init__(PhysicalPlan(root, columns, shown, shards=1), live, run, shards=1)
         if outlet is not None:
             _, cuts = self._sources(_origin(root))
             self.output = Outlet(self.engine, graft(root, cuts, 1), *outlet, number=shard)
@@ -106,11 +108,21 @@ class PartQuery(LiveQuery):
 
     def promise(self) -> Progress:
         """What is promised of the rows that will still leave."""
-        return through(self.plan.root, lambda step: self.nodes[id(step)].progress if id(step) in self.nodes else None)
+        return self._through(self.plan.root)
 
     def reset(self) -> None:
         """As if it had not begun."""
         self._put_back(self._fresh)
+
+
+def _leaf(entry: Movement) -> Step:
+    """What stands for an entry. States of groups come from many tasks: they are merged as they come."""
+    leaf, partial = given(entry.name, entry.schema), partial_of(entry)
+    if partial is None:
+        return leaf
+    schema = partial.schema
+    by = tuple((name, Column(name, schema[name].type, schema[name].nullable)) for name, _ in partial.by)
+    return Aggregate((leaf,), by=by, calls=partial.calls, phase="merge", name=f"{entry.name} merged")
 
 
 def _origin(step: Step) -> Step:

@@ -47,11 +47,11 @@ class Written:
                     small.append(chunk)
                     continue
                 if known is None:
-                    known = (chunk, _write_rows(folder, [chunk], held.schema, fresh))
+                    known = (chunk, write_rows(folder, [chunk], held.schema, fresh))
                 kept[id(chunk)] = known
                 names.append(known[1])
             if small:
-                names.append(_write_rows(folder, small, held.schema, fresh))
+                names.append(write_rows(folder, small, held.schema, fresh))
             tables[name] = names
         if sync and fresh:
             for path in fresh:
@@ -61,7 +61,8 @@ class Written:
         return {"token": uuid.uuid4().hex, "marks": query.marks(), "tables": tables}
 
 
-def _write_rows(folder: str, chunks: list[Chunk], schema: Schema, fresh: list[Path]) -> str:
+def write_rows(folder: str, chunks: list[Chunk], schema: Schema, fresh: list[Path]) -> str:
+    """Write rows to a new file, and add it to `fresh`."""
     path = Path(folder) / f"{uuid.uuid4().hex}{ENDING}"
     table = to_table(chunks, schema).combine_chunks()
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
