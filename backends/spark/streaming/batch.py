@@ -208,6 +208,7 @@ class Cluster:
             batch.look,
             self.folder,
             self.sync,
+            part.one_copy,
         )
         inputs = list({id(one): one for sender in senders for one in of[sender.name]}.values())
         if inputs:

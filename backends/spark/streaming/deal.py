@@ -18,7 +18,7 @@ from tsql.backends.spark.streaming.part_query import Outlet, PartQuery
 from tsql.backends.spark.streaming.parts import Part
 from tsql.backends.spark.streaming.states import table_of, write_rows
 from tsql.kernels.expr.errors import PlanError
-from tsql.planner.physical.movement import Movement, Redistribute, Rekey
+from tsql.planner.physical.movement import Redistribute, Rekey
 from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.properties import Properties
 
@@ -35,7 +35,7 @@ def dealt(states: States, cluster: Cluster, run: Run) -> States:
 def _dealt(part: Part, old: dict[str, State], cluster: Cluster, run: Run) -> dict[str, State]:
     if len(old) == part.shards:
         return old
-    assert isinstance(part.movement, Movement)
+    assert part.movement is not None
     query = PartQuery(part.top, part.entries, run, outlet=(part.movement, cluster.parts.targets(part)))
     ordered = [old[name] for name in sorted(old, key=int)]
     tables: list[dict[str, list[str]]] = [{} for _ in range(part.shards)]
@@ -79,7 +79,7 @@ def _rows(
             found[number % part.shards].append(chunk)
         return found
     names = held.schema.names
-    key = tuple(next((n for n in (name, f"open_{name}") if n in names), "") for name in place.placed)
+    key = tuple(next((n for n in (name, f"open_{name}", f"of_{name}") if n in names), "") for name in place.placed)
     if not all(key):
         raise PlanError(
             f"step {operator.step.name}: its state cannot be dealt to {part.shards} shards: it does not hold the key "

@@ -11,9 +11,10 @@ from tsql.backends import Run
 from tsql.backends.live.fragments import Engine, Fragment, Given, Rows, count, given, graft
 from tsql.backends.live.query import LiveQuery
 from tsql.backends.local.run.spill import AnyChunk
+from tsql.backends.spark.streaming.place import Border
 from tsql.kernels.expr.nodes import Column
 from tsql.planner.physical.enforce import enforce
-from tsql.planner.physical.movement import Broadcast, Movement, Redistribute, Reshard
+from tsql.planner.physical.movement import Broadcast, Redistribute, Reshard
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import PhysicalPlan, Step, named
@@ -26,7 +27,7 @@ class Outlet(Fragment):
     """The end of a part: rows and the shards that a movement sends them to. number: of the task, so that rows that may
     go anywhere do not all go to the first shard."""
 
-    def __init__(self, engine: Engine, top: Step, movement: Movement, targets: int, number: int = 0):
+    def __init__(self, engine: Engine, top: Step, movement: Border, targets: int, number: int = 0):
         self.movement, self.targets, self.number = movement, targets, number
         moved = movement.with_inputs((top,))
         is_keyed = isinstance(movement, Redistribute)
@@ -73,9 +74,9 @@ class PartQuery(LiveQuery):
     def __init__(
         self,
         top: Step,
-        entries: list[Movement],
+        entries: list[Border],
         run: Run,
-        outlet: tuple[Movement, int] | None = None,
+        outlet: tuple[Border, int] | None = None,
         output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
         shard: int = 0,
     ):
@@ -115,7 +116,7 @@ class PartQuery(LiveQuery):
         self._put_back(self._fresh)
 
 
-def _leaf(entry: Movement) -> Step:
+def _leaf(entry: Border) -> Step:
     """What stands for an entry. States of groups come from many tasks: they are merged as they come."""
     leaf, partial = given(entry.name, entry.schema), partial_of(entry)
     if partial is None:

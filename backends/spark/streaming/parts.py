@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import field, replace
 
 from tsql.backends.live.jobs.streams import StreamSource
+from tsql.backends.spark.streaming.place import Border
 from tsql.kernels.expr.errors import PlanError
 from tsql.kernels.process.quick_dataclass import dataclass
-from tsql.planner.physical.movement import Arrange, Broadcast, Gather, Movement, Multicast, Redistribute, Reshard
+from tsql.planner.physical.movement import Arrange, Broadcast, Movement, Multicast, Redistribute, Reshard
 from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.operators.recursive import loose_tables
 from tsql.planner.physical.operators.scan import Scan
@@ -28,12 +29,15 @@ class Part:
 
     name: str
     top: Step
-    movement: Movement | None
-    entries: list[Movement]
+    movement: Border | None
+    entries: list[Border]
     scans: list[Scan]
     shards: int = 0
     users: list[str] = field(default_factory=list)
     """The parts that take its rows."""
+
+    one_copy: bool = False
+    """Whether all shards have the same rows, so that those of one are sent."""
 
     @property
     def is_intake(self) -> bool:
@@ -56,7 +60,7 @@ class Parts:
         self.all: list[Part] = []
         self._by_name: dict[str, Part] = {}
         for step in plan.root.walk():
-            if isinstance(step, Movement):
+            if isinstance(step, Border):
                 self._add(step.name, step.inputs[0], step)
         self._add(DRIVER, plan.root, None)
         for part in self.all:
@@ -79,8 +83,8 @@ class Parts:
         """The number of shards that the rows of a part go to."""
         return max((self._by_name[user].shards for user in part.users), default=1) if part.movement is not None else 1
 
-    def _add(self, name: str, top: Step, movement: Movement | None) -> None:
-        entries: dict[int, Movement] = {}
+    def _add(self, name: str, top: Step, movement: Border | None) -> None:
+        entries: dict[int, Border] = {}
         scans: dict[int, Scan] = {}
         inside: list[Step] = []
         stack, seen = [top], set()
@@ -89,7 +93,7 @@ class Parts:
             if id(step) in seen:
                 continue
             seen.add(id(step))
-            if isinstance(step, Movement):
+            if isinstance(step, Border):
                 entries[id(step)] = step
             elif isinstance(step, Scan):
                 scans[id(step)] = step
@@ -101,7 +105,8 @@ class Parts:
         if not scans:
             of = inside or [*entries.values()]
             shards = 1 if name == DRIVER else max((self.properties[id(step)].shards for step in of), default=1)
-        part = Part(name, top, movement, list(entries.values()), list(scans.values()), shards)
+        one_copy = bool(self.properties[id(top)].replicated)
+        part = Part(name, top, movement, list(entries.values()), list(scans.values()), shards, one_copy=one_copy)
         self.all.append(part)
         self._by_name[name] = part
 
@@ -129,4 +134,4 @@ def _check(plan: PhysicalPlan) -> None:
             raise PlanError(f"step {step.name}: {step.op} is for tables, and a job on Spark has streams")
         if rounds[id(step)]:
             raise PlanError("a recursive query does not run as a job on Spark", hint="tsql.connect() without backend=")
-        assert not isinstance(step, Movement) or isinstance(step, Redistribute | Reshard | Broadcast | Gather)
+        assert not isinstance(step, Movement) or isinstance(step, Redistribute | Reshard | Broadcast)

@@ -23,6 +23,9 @@ from tsql.planner.physical.step import PhysicalPlan, Step, named, rebuild
 
 Placed = tuple[Step, Properties]
 
+Border = Movement | Gather
+"""The steps between two parts of a placed plan."""
+
 
 def placed(plan: PhysicalPlan, shards: int) -> PhysicalPlan:
     """The plan for so many shards. Each step that holds rows is behind a movement; what is behind the last gather has
@@ -118,7 +121,7 @@ def _reads_at_once(step: Step) -> bool:
     while True:
         if isinstance(step, Scan):
             return True
-        if isinstance(step, Movement) or not _holds_nothing(step):
+        if isinstance(step, Border) or not _holds_nothing(step):
             return False
         if len(step.inputs) != 1:
             return any(map(_reads_at_once, step.inputs))

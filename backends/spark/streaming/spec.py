@@ -114,6 +114,7 @@ class LiveSpec:
     look: str | None
     folder: str
     sync: bool
+    one_copy: bool = False
 
     def encode(self) -> str:
         return json.dumps({"kind": LIVE, **asdict(self)})

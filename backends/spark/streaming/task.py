@@ -28,6 +28,7 @@ from tsql.backends.spark.splits import split_of
 from tsql.backends.spark.streaming.arriving import Arriving, schema_of
 from tsql.backends.spark.streaming.marks import Check, StreamMarks, progress_of, progress_to_json, watermark_of
 from tsql.backends.spark.streaming.part_query import Outlet, PartQuery, Sent
+from tsql.backends.spark.streaming.place import Border
 from tsql.backends.spark.streaming.spec import (
     AHEAD,
     LATE,
@@ -51,7 +52,6 @@ from tsql.backends.spark.wire import (
 )
 from tsql.backends.io.open import from_description
 from tsql.kernels.expr.errors import TsqlError
-from tsql.planner.physical.movement import Movement
 from tsql.planner.physical.progress import Progress, least
 from tsql.planner.physical.step import Step, through
 
@@ -71,7 +71,13 @@ def run_partition(sent: Any, broadcasts: dict[str, Any], number: int, items: Any
     mine: list[Row] = rows_of.get(number, [])
     if isinstance(spec, IntakeSpec):
         return placed(f"the intake of batch {spec.batch}, (task {number})", Intake(spec, number, threads).run(mine, items))
-    return placed(f"part {spec.part} of batch {spec.batch}, (shard {number})", Live(spec, number, threads).run(items))
+    return placed(f"part {spec.part} of batch {spec.batch}, (shard {number})", Live(spec, number, threads).run(_flat(items)))
+
+
+def _flat(items: Iterable[Any]) -> Iterator[Row]:
+    """Rows that came from other tasks one by one, or from the driver in lists."""
+    for item in items:
+        yield from item if isinstance(item, list) else (item,)
 
 
 def new_run(program: Program, threads: int) -> Run:
@@ -107,7 +113,7 @@ class Intake:
 
     def _outlet(self, name: str, targets: int) -> tuple[Outlet, dict[str, Step]]:
         movement = self.program.steps[name]
-        assert isinstance(movement, Movement)
+        assert isinstance(movement, Border)
         (top,) = movement.inputs
         leaves = {step.name: step for step in top.walk() if not step.inputs}
         inputs = {id(step): given(name, step.schema) for name, step in leaves.items()}
@@ -180,7 +186,7 @@ class Intake:
             for batch in items:
                 yield from self._given(self.spec.frame_of, pa.table(batch))
             return
-        for _, scan, _, blob in chain(mine, *items):
+        for _, scan, _, blob in chain(mine, _flat(items)):
             assert scan is not None
             description = self.spec.tables[scan].get("description")
             if description is None:
@@ -208,7 +214,7 @@ class Live:
         self.spec, self.shard, self.threads = spec, shard, threads
         self.program: LoadedPart = program_of(spec.program)
         movement = self.program.steps[spec.part]
-        assert isinstance(movement, Movement)
+        assert isinstance(movement, Border)
         self.movement = movement
         self.entries = entries_of(movement.inputs[0])
         self.place = shard << 32
@@ -280,6 +286,8 @@ class Live:
         return found
 
     def _sent(self, kind: str, chunks: list[Sent]) -> Iterator[Row]:
+        if self.spec.one_copy and self.shard:
+            return
         for target, chunk in chunks:
             for blob in encode_chunks([chunk]):
                 self.place += 1
@@ -319,16 +327,16 @@ def of_senders(blobs: list[Any], shards: int) -> Progress:
     return least([progress_of(json.loads(bytes(blob))) for blob in blobs])
 
 
-def entries_of(top: Step) -> list[Movement]:
+def entries_of(top: Step) -> list[Border]:
     """The movements whose rows a part takes."""
-    found: dict[int, Movement] = {}
+    found: dict[int, Border] = {}
     stack, seen = [top], set()
     while stack:
         step = stack.pop()
         if id(step) in seen:
             continue
         seen.add(id(step))
-        if isinstance(step, Movement):
+        if isinstance(step, Border):
             found[id(step)] = step
         else:
             stack.extend(reversed(step.inputs))
