@@ -197,6 +197,11 @@ class HeldGroups(HeldRows):
 
     def feed(self, given: Given) -> None:
         """Aggregate rows that have come."""
+        if self._frozen is not None:
+            fragment = self.resident.fragment
+            (leaf,) = fragment.inputs
+            self._frozen = [*self._frozen, *fragment.rows({leaf: given})]
+            return
         self.resident.take(given)
         if self.resident.is_full:
             self.rows = self.rows

@@ -3,7 +3,7 @@ parts, and what leaves those comes to the driver, with the states that the shard
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import field
 from typing import Any
@@ -17,8 +17,7 @@ from tsql.backends.spark.streaming.marks import StreamMarks
 from tsql.backends.spark.streaming.parts import Part, Parts
 from tsql.backends.spark.streaming.spec import LATE, IntakeSpec, LiveSpec, Program, StreamSpec
 from tsql.backends.spark.streaming.task import run_partition
-from tsql.backends.spark.transport.rdd import Computed, RddTransport
-from tsql.backends.spark.transport.transport import TaskWork
+from tsql.backends.spark.transport.transport import Rows, TaskWork, Transport
 from tsql.backends.spark.wire import Row, about, decode_error
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.scan import Scan
@@ -61,19 +60,11 @@ class Outcome:
         return found
 
 
-class LiveTasks(Computed):
-    """What tasks of a micro-batch make of an RDD."""
-
-    @staticmethod
-    def function(sent: Any, broadcasts: dict[str, Any], number: int, items: Any) -> Any:
-        return run_partition(sent, broadcasts, number, items)
-
-
 class Cluster:
     """Runs micro-batches of one job. folder: where the states of shards are kept."""
 
     def __init__(
-        self, transport: RddTransport, parts: Parts, program: Program, streams: list[StreamSpec], folder: str, sync: bool
+        self, transport: Transport, parts: Parts, program: Program, streams: list[StreamSpec], folder: str, sync: bool
     ):
         self.transport, self.parts, self.program, self.streams = transport, parts, program, streams
         self.folder, self.sync = folder, sync
@@ -87,7 +78,7 @@ class Cluster:
     def run(self, batch: Batch, run: Run) -> Outcome:
         """The outcome of a micro-batch."""
         jobs = Jobs(self.transport, run)
-        made: list[Computed] = []
+        made: list[Rows] = []
         try:
             last = self._stages(batch, run, jobs, made)
             return self._sorted_out(jobs.raw(self.transport.together(last)))
@@ -99,16 +90,16 @@ class Cluster:
 
             jobs.at_rest(release)
 
-    def _stages(self, batch: Batch, run: Run, jobs: Jobs, made: list[Computed]) -> list[Computed]:
+    def _stages(self, batch: Batch, run: Run, jobs: Jobs, made: list[Rows]) -> list[Rows]:
         """The stages whose rows come to the driver."""
-        of: dict[str, list[Computed]] = {part.name: [] for part in self.parts.all}
+        of: dict[str, list[Rows]] = {part.name: [] for part in self.parts.all}
         for for_driver in (False, True):
             intakes = [part for part in self.parts.all if part.is_intake and self._is_last(part) == for_driver]
             reading = [part for part in intakes if part.streams]
             if reading and batch.frame is not None:
                 rows = jobs.act(lambda: self.transport.frame(batch.frame))
-                if rows.partitions:
-                    self._intake(batch, reading, rows, {}, None, {}, of, made)
+                if self.transport.partitions(rows):
+                    self._intake(batch, reading, rows, {}, None, of, made)
             if batch.is_first:
                 self._tables(batch, intakes, run, jobs, of, made)
         for part in self.parts.live:
@@ -125,8 +116,8 @@ class Cluster:
     def _empty(self, batch: Batch) -> str:
         return IntakeSpec(self.program, batch.number, [], 0, [], {}, {"": {}}).encode()
 
-    def _computed(self, rows: Any, text: str, name: str, made: list[Computed], given: Any = None) -> Computed:
-        found = LiveTasks(self.transport.context, rows, TaskWork(text, given or {}, {}, name))
+    def _computed(self, rows: Any, text: str, name: str, made: list[Rows]) -> Rows:
+        found = self.transport.computed(rows, TaskWork(text, {}, {}, name, run_partition))
         made.append(found)
         return found
 
@@ -137,9 +128,8 @@ class Cluster:
         rows: Any,
         tables: dict[str, Any],
         frame_of: str | None,
-        given: Mapping[int, list[Row]],
-        of: dict[str, list[Computed]],
-        made: list[Computed],
+        of: dict[str, list[Rows]],
+        made: list[Rows],
     ) -> None:
         """Add the stage of an intake to those of its parts."""
         targets = [(part.name, self.parts.targets(part)) for part in parts]
@@ -154,7 +144,7 @@ class Cluster:
             tables,
             frame_of,
         )
-        found = self._computed(rows, spec.encode(), f"the intake of {', '.join(p.name for p in parts)}", made, given)
+        found = self._computed(rows, spec.encode(), f"the intake of {', '.join(p.name for p in parts)}", made)
         for part in parts:
             of[part.name].append(found)
 
@@ -164,8 +154,8 @@ class Cluster:
         parts: list[Part],
         run: Run,
         jobs: Jobs,
-        of: dict[str, list[Computed]],
-        made: list[Computed],
+        of: dict[str, list[Rows]],
+        made: list[Rows],
     ) -> None:
         """The rows of tables, which come with the first batch."""
         for part in parts:
@@ -175,13 +165,13 @@ class Cluster:
                 if isinstance(scan.source, FrameSource):
                     frame = scan.source.select(scan.columns)
                     rows = jobs.act(lambda frame=frame: self.transport.frame(frame))
-                    if rows.partitions:
-                        self._intake(batch, [part], rows, {scan.name: {}}, scan.name, {}, of, made)
+                    if self.transport.partitions(rows):
+                        self._intake(batch, [part], rows, {scan.name: {}}, scan.name, of, made)
                     continue
                 self._table(batch, part, scan, run, of, made)
 
     def _table(
-        self, batch: Batch, part: Part, scan: Scan, run: Run, of: dict[str, list[Computed]], made: list[Computed]
+        self, batch: Batch, part: Part, scan: Scan, run: Run, of: dict[str, list[Rows]], made: list[Rows]
     ) -> None:
         tasks = self.parts.plan.shards
         entry, splits = scanned(scan, run, tasks)
@@ -192,9 +182,9 @@ class Cluster:
             return
         rows = self.transport.given([given.get(task, []) for task in range(tasks)])
         about_it = {"description": None if splits is None else entry.description}
-        self._intake(batch, [part], rows, {scan.name: about_it}, None, {}, of, made)
+        self._intake(batch, [part], rows, {scan.name: about_it}, None, of, made)
 
-    def _live(self, batch: Batch, part: Part, of: dict[str, list[Computed]], made: list[Computed]) -> None:
+    def _live(self, batch: Batch, part: Part, of: dict[str, list[Rows]], made: list[Rows]) -> None:
         senders = [self.parts[entry.name] for entry in part.entries]
         spec = LiveSpec(
             self.program,

@@ -88,7 +88,6 @@ class PartQuery(LiveQuery):
         if outlet is not None:
             _, cuts = self._sources(_origin(root))
             self.output = Outlet(self.engine, graft(root, cuts, 1), *outlet, number=shard)
-        self._fresh = self._save()
 
     def pass_on(self, rows: dict[str, Rows], promises: dict[str, Progress]) -> list[Any]:
         """Take the rows of entries, and then what is promised of each. Gives what leaves."""
@@ -110,10 +109,6 @@ class PartQuery(LiveQuery):
     def promise(self) -> Progress:
         """What is promised of the rows that will still leave."""
         return self._through(self.plan.root)
-
-    def reset(self) -> None:
-        """As if it had not begun."""
-        self._put_back(self._fresh)
 
 
 def _leaf(entry: Border) -> Step:

@@ -35,7 +35,7 @@ from tsql.backends.spark.streaming.progress import Told, progress_of
 from tsql.backends.spark.streaming.sources import frame_of, streams_of
 from tsql.backends.spark.streaming.spec import Program
 from tsql.backends.spark.streaming.states import files_of
-from tsql.backends.spark.transport.rdd import RddTransport
+from tsql.backends.spark.transport.transport import Transport
 from tsql.backends.spark.wire import decode_batches
 from tsql.kernels.expr.errors import CancelledError, CatalogError, PlanError, SourceError
 
@@ -88,7 +88,7 @@ class ClusterRun:
         job."""
         if self.spec.checkpoint is not None:
             folder = self.spec.checkpoint.path.absolute()
-        elif self.transport.context.master.startswith("local"):
+        elif self.transport.is_one_machine:
             folder = Path(tempfile.mkdtemp(prefix="tsql-job-"))
         else:
             raise CatalogError(
@@ -132,6 +132,10 @@ class ClusterRun:
         else:
             self._restore(last)
             spec.sink.recover(last.number, last.token)
+        self._open()
+
+    def _open(self) -> None:
+        """Make the streaming DataFrame."""
         try:
             self._frame = frame_of(self.streams, self.session, self.transport.cores)
         except SPARK_ERRORS as error:
@@ -370,8 +374,8 @@ class ClusterRun:
         return progress_of(self, name, state, before)
 
 
-def _transport(backend: Any) -> RddTransport:
-    if not isinstance(backend.transport, RddTransport):
+def _transport(backend: Any) -> Transport:
+    if not backend.transport.takes_streams:
         raise CatalogError(
             "a job on Spark needs a session whose driver is this process, and this is one of Spark Connect",
             hint="SparkSession.builder.master(..), or tsql.connect() without backend=",

@@ -13,7 +13,6 @@ from typing import Any
 
 from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.sources.options import Option, checked
-from tsql.backends.spark.frame import StreamFrame
 from tsql.backends.spark.streaming.arriving import NUMBER, column_name
 from tsql.backends.spark.streaming.marks import watermark_to_json
 from tsql.backends.spark.streaming.spec import StreamSpec
@@ -54,7 +53,7 @@ class ClusterStream:
 
     @property
     def kind(self) -> str:
-        if isinstance(self.entry.data, StreamFrame):
+        if getattr(self.entry.data, "goes_on", False):
             return "frame"
         if self.entry.files is not None:
             return "files"

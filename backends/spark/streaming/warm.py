@@ -1,8 +1,7 @@
 """Live queries that a Python worker keeps between micro-batches.
 
-A query that holds the very state that a shard has now goes on. Any other query of the same part is taken back to its
-beginning and given that state: its kernels are compiled. So a shard may move to another worker at any time, at the cost
-of reading its state."""
+A query that holds the very state that a shard has now goes on. Otherwise a new one is given that state; its kernels are
+compiled already. So a shard may move to another worker at any time, at the cost of reading its state."""
 
 from __future__ import annotations
 
@@ -39,11 +38,9 @@ def taken(
     found = _kept.pop((job, part, shard), None)
     if found is not None and token is not None and found.token == token:
         return found, True
-    if found is None:
-        query = make()
-    else:
-        query = found.query
-        query.reset()
+    if found is not None:
+        found.query.close()
+    query = make()
     if state is None:
         return Warm(query, None, Written()), False
     return Warm(query, token, restored(query, state, folder)), False
@@ -53,4 +50,5 @@ def put(job: str, part: str, shard: int, warm: Warm) -> None:
     """Keep a query for the next batch. Those of other jobs are the first to go."""
     _kept[(job, part, shard)] = warm
     while len(_kept) > MOST:
-        _kept.popitem(last=False)
+        _, old = _kept.popitem(last=False)
+        old.query.close()

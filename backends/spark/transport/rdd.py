@@ -162,11 +162,6 @@ def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
 class Computed:
     """What tasks make of an RDD. The same tasks can be asked for rows in shards (`shuffled`) and for plain rows."""
 
-    @staticmethod
-    def function(sent: Any, broadcasts: dict[str, Any], number: int, items: Any) -> Any:
-        """What runs in a task."""
-        return run_partition(sent, broadcasts, number, items)
-
     def __init__(self, context: Any, rows: Read, work: TaskWork):
         self.context, self.rows, self.work = context, rows, work
         self.partitions = rows.partitions
@@ -195,7 +190,7 @@ class Computed:
 
     def _mapped(self, serializer: RowSerializer) -> Any:
         broadcasts = {name: found for name, found in self.work.shared.items() if not isinstance(found, list)}
-        work = partial(self.function, self._sent(), broadcasts)
+        work = partial(self.work.function or run_partition, self._sent(), broadcasts)
         function = _wrap_function(self.context, work, self.rows.deserializer, serializer)
         return self.context._jvm.PythonRDD(self.rows.jrdd.rdd(), function, False, False).asJavaRDD()
 
@@ -253,6 +248,12 @@ class RddTransport(Transport):
     @property
     def context(self) -> Any:
         return alive(self._context)
+
+    takes_streams = True
+
+    @property
+    def is_one_machine(self) -> bool:
+        return bool(self.context.master.startswith("local"))
 
     @property
     def cores(self) -> int:

@@ -31,6 +31,9 @@ class TaskWork:
     name: str = ""
     """What the stage is called in Spark's reports, and in its user interface."""
 
+    function: Any = None
+    """What runs in a task with (part, given, shared), broadcasts, its number and the rows; None: `Task`."""
+
 
 @dataclass(frozen=True)
 class Activity:
@@ -59,6 +62,12 @@ class Transport(ABC):
 
     streams = False
     """Whether `collect` gives the rows of all partitions as they are computed, in their order."""
+
+    takes_streams = False
+    """Whether jobs over streams run on it."""
+
+    is_one_machine = True
+    """Whether all tasks run on the machine of the driver."""
 
     def prepare(self) -> None:  # noqa: B027 - a cluster that is this process needs nothing
         """Make sure that tasks can run there: each finds this package, in this version. Called before each run."""
