@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tests.spark.streaming.in_process import Cluster, declare, run
+from tests.spark.streaming.in_process import Batches, Cluster, declare, run
 from tests.temporal.constructs import Construct, tables
 from tests.temporal.data import to_rows
 from tests.temporal.live.test_live import TIMES
+from tests.temporal.reference.rows import Rows
 from tests.temporal.test_constructs import CONSTRUCTS, REARRANGED, assert_answers, expected_of
 from tsql.backends.live.sinks.memory import MemorySink
 
@@ -56,28 +57,30 @@ def session_of(construct: Construct, data: dict[str, pa.Table], seed: int) -> tu
     return session, batches
 
 
+def whole(session: tsql.Session, construct: Construct, batches: Batches, seed: int, folder: Path) -> Rows:
+    """Once through, and folded where changes come."""
+    sink = MemorySink()
+    run(session, construct.sql + EMITS[seed % len(EMITS)], batches, sink)
+    return to_rows(sink.result())
+
+
+def resumed(session: tsql.Session, construct: Construct, batches: Batches, seed: int, folder: Path) -> Rows:
+    """Killed after some micro-batches, and resumed by workers that know nothing, with another number of shards."""
+    sink = MemorySink()
+    run(session, construct.sql, batches, sink, folder / "state", seed % (len(batches) + 1))
+    other = Cluster(2 if seed % 2 else 5)
+    other.forgets = True
+    job = run(session, construct.sql, batches, sink, folder / "state", transport=other)
+    assert job.has_ended
+    return to_rows(sink.result())
+
+
 @pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda construct: construct.name)
-def test_a_job_is_the_reference(construct: Construct) -> None:
+@pytest.mark.parametrize("way", (whole, resumed))
+@pytest.mark.in_turn(2)
+def test_a_job_is_the_reference(construct: Construct, way: Any, tmp_path: Path) -> None:
     seed = CONSTRUCTS.index(construct)
     data = tables(REARRANGED[seed % len(REARRANGED)], seed=5, rows=16)
     session, batches = session_of(construct, data, seed)
     with session:
-        sink = MemorySink()
-        run(session, construct.sql + EMITS[seed % len(EMITS)], batches, sink)
-        assert_answers(construct, to_rows(sink.result()), expected_of(construct, data))
-
-
-@pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda construct: construct.name)
-def test_a_job_goes_on_with_other_shards(construct: Construct, tmp_path: Path) -> None:
-    """Killed after some micro-batches, and resumed by workers that know nothing, with another number of shards."""
-    seed = CONSTRUCTS.index(construct)
-    data = tables(REARRANGED[(seed + 1) % len(REARRANGED)], seed=5, rows=16)
-    session, batches = session_of(construct, data, 4 * seed + 3)
-    with session:
-        sink = MemorySink()
-        run(session, construct.sql, batches, sink, tmp_path / "state", 1 + seed % 3)
-        other = Cluster(2 if seed % 2 else 5)
-        other.forgets = True
-        job = run(session, construct.sql, batches, sink, tmp_path / "state", transport=other)
-        assert job.has_ended
-        assert_answers(construct, to_rows(sink.result()), expected_of(construct, data))
+        assert_answers(construct, way(session, construct, batches, seed, tmp_path), expected_of(construct, data))
