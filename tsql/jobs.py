@@ -226,6 +226,8 @@ class Jobs:
         session = self._session
         if not isinstance(interval, int | float) or not interval > 0:
             raise CatalogError(f"interval is a number of seconds above zero, not {interval!r}")
+        if session.target != "local" and (replay is not None or until is not None):
+            raise CatalogError("replay and until are for one machine", hint="tsql.connect() without backend=")
         folder = None if checkpoint is None else checked_path(checkpoint, "a checkpoint")
         streams = Streams(session.catalog, _replay(replay, until))
         plan = query.plan(streams)

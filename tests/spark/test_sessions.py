@@ -91,8 +91,9 @@ def test_streams(db: Any, spark: Any, tmp_path: Path) -> None:
     for number in range(2):
         spark.range(number * 10, number * 10 + 10, 1, 1).write.mode("append").parquet(str(folder))
     stream = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(folder))
+    db.register("rows", stream)
     with pytest.raises(SourceError, match="a streaming DataFrame") as caught:
-        db.register("rows", stream)
+        db.sql("SELECT * FROM rows").arrow()
     assert "foreachBatch" in str(caught.value.hint)
     sums = []
 
