@@ -118,15 +118,14 @@ def in_store(spark: Any, folder: Path, state: Path) -> tuple[list[Any], list[flo
 
 def shown(name: str, ms: list[float]) -> str:
     later = ms[len(ms) // 4 :]
-    return f"{name}: {statistics.median(later):.0f} ms a micro-batch in the middle, {max(later):.0f} at most, {sum(ms) / 1e3:.1f} s in all"
+    middle = statistics.median(later)
+    return (
+        f"{name}: {middle:.0f} ms a micro-batch in the middle, {max(later):.0f} at most, {sum(ms) / 1e3:.1f} s in all"
+    )
 
 
 def main() -> None:
-    keys, batches, rows = (int(given) for given in (*sys.argv[1:], *("",) * 3)[:3] if given) if len(sys.argv) == 4 else (
-        KEYS,
-        BATCHES,
-        ROWS,
-    )
+    keys, batches, rows = map(int, sys.argv[1:4]) if len(sys.argv) == 4 else (KEYS, BATCHES, ROWS)
     work = Path(tempfile.mkdtemp(prefix="tsql-bench-"))
     spark, ours = start("local-cluster[2,1,2048]")
     try:

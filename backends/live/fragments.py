@@ -174,7 +174,7 @@ class Fragment:
         execution = self._execution(given, {value_name(name): value for name, value in values.items()})
         try:
             lists = execution.chunks(self.top, self.engine.shards)
-            return [_in_memory(c) for one in lists for c in one if c.rows]
+            return [in_memory(c) for one in lists for c in one if c.rows]
         finally:
             self.engine.finish(execution)
 
@@ -187,7 +187,7 @@ class Fragment:
             x.done.pop(step_id, None)
         before = set(x.states.open)
         lists = x.chunks(self.top, self.engine.shards)
-        found = [_in_memory(c) for one in lists for c in one if c.rows]
+        found = [in_memory(c) for one in lists for c in one if c.rows]
         x.states.free_since(before)
         x.states.tell_and_go_on()
         return found
@@ -243,7 +243,7 @@ def _named(root: Step) -> Step:
     return done[id(root)]
 
 
-def _in_memory(chunk: AnyChunk) -> Chunk:
+def in_memory(chunk: AnyChunk) -> Chunk:
     """A chunk that outlives its execution, which closes the files of spilled rows."""
     return chunk if isinstance(chunk, Chunk) else Chunk(chunk.order, chunk.rows, list(chunk.arrays))
 

@@ -16,6 +16,7 @@ WARM = (
     "pyspark.sql.pandas.serializers",
     "tsql.backends.spark.transport.frames",
     "tsql.backends.spark.transport.rdd",
+    "tsql.backends.spark.streaming.task",
 )
 PACKAGES = ("planner.bind", "planner.physical", "kernels", "backends.io", "backends.local")
 """What tasks import at the first use of an operator or a function."""

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from tsql.backends import Settings
 from tsql.backends.io import Source
@@ -48,6 +48,19 @@ KEPT_RUNS = 2
 SETTLED_NS = 1_000_000_000
 STABLE_FILES = 64
 """A source of at most this many files is used again by other runs, as long as none of them has changed."""
+
+
+class PlanText(Protocol):
+    """A plan as it travels."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def positions(self) -> list[int | None]: ...
+
+    @property
+    def parameter_types(self) -> dict[str, str]: ...
 
 
 @dataclass
@@ -155,13 +168,13 @@ def _kept(cache: OrderedDict[Any, Any], key: Any, most: int, make: Callable[[], 
         return cache[key]
 
 
-def program_of(part: StagePart) -> LoadedPart:
+def program_of(part: PlanText) -> LoadedPart:
     """The program of a part's plan; made once per worker."""
     key = (part.text, tuple(part.positions), tuple(part.parameter_types.items()))
     return _kept(_programs, key, KEPT_PLANS, lambda: _parse(part))
 
 
-def _parse(part: StagePart) -> LoadedPart:
+def _parse(part: PlanText) -> LoadedPart:
     plan = parse_plan(part.text, None, {name: parse_type(text) for name, text in part.parameter_types.items()})
     nodes = list(expression_nodes(plan.root))
     if len(nodes) == len(part.positions):

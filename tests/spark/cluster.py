@@ -76,15 +76,16 @@ class InProcess(Transport):
     def frame(self, frame: Any) -> Moved:
         raise NotImplementedError("there are no DataFrames without Spark")
 
-    def computed(self, rows: Moved, work: TaskWork) -> Moved:
+    def computed(self, parts: Moved, work: TaskWork) -> Moved:
         shipped = pickle.dumps((work.part, work.given, work.shared))
 
         def compute() -> list[list[Row]]:
             found = []
-            for number, mine in enumerate(rows()):
+            for number, mine in enumerate(parts()):
                 part, given, shared = pickle.loads(shipped)
                 if work.function is not None:
-                    found.append([_travelled(row) for row in work.function((part, given, shared), {}, number, iter(mine))])
+                    rows = work.function((part, given, shared), {}, number, iter(mine))
+                    found.append([_travelled(row) for row in rows])
                     continue
                 task = Task(part, number, given.get(number, []), shared, self.cpus)
                 found.append([_travelled(row) for row in placed(task.where, task.run(iter(mine)))])

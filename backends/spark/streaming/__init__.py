@@ -1,5 +1,5 @@
-"""Jobs over streams on Structured Streaming: Spark chooses what belongs to a micro-batch and can give it again, the live
-queries of tsql compute in its tasks, and the driver ends an epoch with each micro-batch.
+"""Jobs over streams on Structured Streaming: Spark chooses what belongs to a micro-batch and can give it again, the
+live queries of tsql compute in its tasks, and the driver ends an epoch with each micro-batch.
 
     place.py         the plan with its rows in shards
     parts.py         the parts between its movements

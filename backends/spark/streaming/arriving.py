@@ -1,8 +1,8 @@
-"""Rows of a micro-batch as they come to a task: batches of a streaming DataFrame, names of files that the task reads, or
-messages that it decodes. Out: Arrow batches of each stream, with the partition that they are from.
+"""Rows of a micro-batch as they come to a task: batches of a streaming DataFrame, names of files that the task reads,
+or messages that it decodes. Out: Arrow batches of each stream, with the partition that they are from.
 
-The DataFrames of all streams of a job are one: a column has the number of the stream, and each stream has columns of its
-own, which are NULL in the rows of others."""
+The DataFrames of all streams of a job are one: a column has the number of the stream, and each stream has columns of
+its own, which are NULL in the rows of others."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 from tsql.backends import Run
@@ -44,8 +45,8 @@ class Batch:
 
 @dataclass
 class Outcome:
-    """What a micro-batch gave. told: what the tasks of intakes count, by stream. live: what live tasks tell, by part and
-    shard. late: blobs of late rows, by stream and place. letters: what came to the driver."""
+    """What a micro-batch gave. told: what the tasks of intakes count, by stream. live: what live tasks tell, by part
+    and shard. late: blobs of late rows, by stream and place. letters: what came to the driver."""
 
     letters: Letters = field(default_factory=dict)
     late: dict[str, dict[int, Any]] = field(default_factory=dict)
@@ -97,7 +98,7 @@ class Cluster:
             intakes = [part for part in self.parts.all if part.is_intake and self._is_last(part) == for_driver]
             reading = [part for part in intakes if part.streams]
             if reading and batch.frame is not None:
-                rows = jobs.act(lambda: self.transport.frame(batch.frame))
+                rows = jobs.act(partial(self.transport.frame, batch.frame))
                 if self.transport.partitions(rows):
                     self._intake(batch, reading, rows, {}, None, of, made)
             if batch.is_first:
@@ -164,7 +165,7 @@ class Cluster:
                     continue
                 if isinstance(scan.source, FrameSource):
                     frame = scan.source.select(scan.columns)
-                    rows = jobs.act(lambda frame=frame: self.transport.frame(frame))
+                    rows = jobs.act(partial(self.transport.frame, frame))
                     if self.transport.partitions(rows):
                         self._intake(batch, [part], rows, {scan.name: {}}, scan.name, of, made)
                     continue
@@ -211,7 +212,7 @@ class Cluster:
         """What tasks have told, and the rows of the last parts. Raises the first error of the query."""
         found = Outcome()
         seen: set[tuple[str, int]] = set()
-        owner = {}
+        owner: dict[str, str] = {}
         for _, name, place, blob in rows:
             if name is None:
                 data = about(blob)

@@ -1,7 +1,8 @@
 """`dealt`: the states of shards for another number of them. Held rows go where rows of their key go from now on; what
 all shards know stays with each of them.
 
-The driver does this once, when a job goes on with another number of shards. It reads all states and writes them again."""
+The driver does this once, when a job goes on with another number of shards. It reads all states and writes them
+again."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def _rows(
     leaf = Input((), fields=held.schema, name="held")
     movement = Redistribute((leaf,), scope="global", shards=part.shards)
     for shard, chunk in Outlet(query.engine, Rekey((leaf,), key=key), movement, part.shards).sent({"held": chunks}):
-        found[shard].append(chunk)  # type: ignore[arg-type]
+        found[shard].append(chunk)
     return found
 
 

@@ -8,18 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.live.fragments import Engine, Fragment, Given, Rows, count, given, graft
+from tsql.backends.live.fragments import Engine, Fragment, Given, Rows, count, given, graft, in_memory
 from tsql.backends.live.query import LiveQuery
-from tsql.backends.local.run.spill import AnyChunk
+from tsql.backends.local.run.host import Chunk
 from tsql.backends.spark.streaming.place import Border
 from tsql.kernels.expr.nodes import Column
 from tsql.planner.physical.enforce import enforce
 from tsql.planner.physical.movement import Broadcast, Redistribute, Reshard
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
+from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import PhysicalPlan, Step, named
 
-Sent = tuple[int, AnyChunk]
+Sent = tuple[int, Chunk]
 """(shard, rows)"""
 
 
@@ -29,14 +30,14 @@ class Outlet(Fragment):
 
     def __init__(self, engine: Engine, top: Step, movement: Border, targets: int, number: int = 0):
         self.movement, self.targets, self.number = movement, targets, number
-        moved = movement.with_inputs((top,))
-        is_keyed = isinstance(movement, Redistribute)
-        super().__init__(engine, replace(moved, shards=targets) if is_keyed else top)
+        if isinstance(movement, Redistribute):
+            top = replace(movement, inputs=(top,), shards=targets)
+        super().__init__(engine, top)
 
     def __post_init__(self) -> None:
         # As in any fragment, but rows stay in the shards of the movement.
         self.top = named(enforce(self.top, self.engine.shards, "local", gathers=False))
-        self.inputs = {step.name: step for step in self.top.walk() if not step.inputs}
+        self.inputs = {step.name: step for step in self.top.walk() if isinstance(step, Input)}
 
     def sent(self, rows: dict[str, Given]) -> Iterator[Sent]:
         """The rows of the last step, with their shards."""
@@ -46,7 +47,8 @@ class Outlet(Fragment):
         try:
             lists = execution.chunks(self.top, self.targets)
             execution.tell()
-            yield from self._placed([[chunk for chunk in one if chunk.rows] for one in lists])
+            # Spilled rows are gone when the execution is closed.
+            yield from self._placed([[in_memory(chunk) for chunk in one if chunk.rows] for one in lists])
         finally:
             self.engine.finish(execution)
 
@@ -54,7 +56,7 @@ class Outlet(Fragment):
         """What `LiveQuery` asks its output for."""
         return self.sent(given)
 
-    def _placed(self, lists: list[list[AnyChunk]]) -> Iterator[Sent]:
+    def _placed(self, lists: list[list[Chunk]]) -> Iterator[Sent]:
         if isinstance(self.movement, Redistribute):
             yield from ((shard, chunk) for shard, chunks in enumerate(lists) for chunk in chunks)
             return

@@ -135,5 +135,3 @@ def _spread(given: Placed, shards: int) -> Placed:
         return given
     moved = Reshard((step,), scope="global", shards=shards)
     return moved, moved.provides((properties,), shards)
-
-

@@ -107,6 +107,7 @@ def _waits(job: ClusterRun, name: str, streams: tuple[StreamProgress, ...]) -> t
     step = next(step for step in job.plan.root.walk() if step.name == name)
     below = {below.name for below in step.walk()}
     read = {stream.name for stream in job.streams if below & set(stream.scans)}
-    going = {s.name: NEVER if s.promise_us is None else s.promise_us for s in streams if s.name in read and not s.has_ended}
+    known = [stream for stream in streams if stream.name in read and not stream.has_ended]
+    going = {stream.name: NEVER if stream.promise_us is None else stream.promise_us for stream in known}
     least = min(going.values(), default=None)
     return tuple(sorted(stream for stream, promise in going.items() if promise == least))

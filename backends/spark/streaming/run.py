@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +120,8 @@ class ClusterRun:
     def begin(self) -> None:
         """Open the sink and the streams, where the checkpoint says."""
         spec = self.spec
-        keys = ()
         types = tuple(spec.plan.root.schema[name].type for name in spec.plan.columns)
-        spec.sink.open(Output(self.driver.emitter.schema, types, spec.name, spec.emission.has_changes, keys))
+        spec.sink.open(Output(self.driver.emitter.schema, types, spec.name, spec.emission.has_changes))
         last = None
         if spec.checkpoint is not None:
             last = spec.checkpoint.last()
@@ -223,7 +223,7 @@ class ClusterRun:
 
     def _end(self) -> None:
         """The streams have ended: all results become final."""
-        self.marks = {name: StreamMarks(m.partitions, m.current, m.allowed_us, ended=True) for name, m in self.marks.items()}
+        self.marks = {name: replace(marks, ended=True) for name, marks in self.marks.items()}
         self.has_ended = True
         self._work(self.epoch, None)
 
@@ -306,7 +306,7 @@ class ClusterRun:
                 for name in marks.partitions
                 if timeout is not None and now - heard.setdefault(name, now) >= timeout / 1e6
             ]
-            found[stream.name] = StreamMarks(marks.partitions, marks.current, marks.allowed_us, tuple(idle), marks.ended)
+            found[stream.name] = replace(marks, idle=tuple(idle))
         return found
 
     def _after(self, marks: dict[str, StreamMarks], outcome: Outcome) -> dict[str, StreamMarks]:
@@ -347,7 +347,8 @@ class ClusterRun:
 
     def _remove_old(self) -> None:
         """Remove files that none of the last epochs names. No task runs now."""
-        self._kept = [*self._kept[1 - KEPT_EPOCHS :], files_of([s for one in self.states.values() for s in one.values()])]
+        now = files_of([state for shards in self.states.values() for state in shards.values()])
+        self._kept = [*self._kept[1 - KEPT_EPOCHS :], now]
         named = set().union(*self._kept)
         for path in (self.folder / STATES).iterdir():
             if path.name not in named:
@@ -366,7 +367,9 @@ class ClusterRun:
                 self.notes.append(f"the state of {about['shards']} shards was dealt to {self.plan.shards}")
                 self.states = dealt(self.states, self.cluster, self.run_handle)
         except (KeyError, TypeError) as error:
-            raise SourceError(f"the checkpoint cannot be read: {error}", hint="begin again with another folder") from error
+            raise SourceError(
+                f"the checkpoint cannot be read: {error}", hint="begin again with another folder"
+            ) from error
         self.epoch = self.committed = last.number
 
     def progress(self, name: str, state: str, before: JobProgress | None) -> JobProgress:

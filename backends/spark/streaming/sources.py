@@ -13,7 +13,7 @@ from typing import Any
 
 from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.sources.options import Option, checked
-from tsql.backends.spark.streaming.arriving import NUMBER, column_name
+from tsql.backends.spark.streaming.arriving import MESSAGE_COLUMNS, NUMBER, column_name
 from tsql.backends.spark.streaming.marks import watermark_to_json
 from tsql.backends.spark.streaming.spec import StreamSpec
 from tsql.kernels.expr.errors import CatalogError, PlanError
@@ -86,12 +86,12 @@ class ClusterStream:
         """Its streaming DataFrame, with the columns that tasks expect."""
         match self.kind:
             case "files":
-                frame, columns = self._files(session, cores), FILES
+                frame, columns = self._files(session, cores), list(FILES)
             case "messages":
-                frame, columns = self._messages(session), ("partition", "offset", "value")
+                frame, columns = self._messages(session), list(MESSAGE_COLUMNS)
             case _:
                 frame = self.entry.data.stream(self.schema.names)
-                columns = tuple(f"`{name.replace('`', '``')}`" for name in self.schema.names)
+                columns = [f"`{name.replace('`', '``')}`" for name in self.schema.names]
         plain = frame.selectExpr(*columns)
         return plain.toDF(*(column_name(self.number, name) for name in plain.columns))
 
@@ -99,12 +99,12 @@ class ClusterStream:
         def of(path: str) -> Any:
             reader = session.readStream.format("binaryFile").schema(FILES_SCHEMA)
             reader = reader.option("recursiveFileLookup", "true")
-            files = session.conf.get(MOST_FILES, None)
             if files is not None:
-                reader = reader.option("maxFilesPerTrigger", files)
-            else:
-                reader = reader.option("maxBytesPerTrigger", session.conf.get(MOST_BYTES, str(DEFAULT_BYTES_PER_CORE * cores)))
-            return reader.load(path)
+                return reader.option("maxFilesPerTrigger", files).load(path)
+            return reader.option("maxBytesPerTrigger", bytes).load(path)
+
+        files = session.conf.get(MOST_FILES, None)
+        bytes = session.conf.get(MOST_BYTES, str(DEFAULT_BYTES_PER_CORE * cores))
 
         paths = [os.path.abspath(path) if "://" not in path else path for path in self.entry.files.paths]
         missing = next((path for path in paths if "://" not in path and not os.path.isdir(_folder(path))), None)
@@ -118,7 +118,8 @@ class ClusterStream:
         options = self.entry.connection.options
         servers = options.get("servers") or options.get("bootstrap_servers")
         reader = session.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
-        reader = reader.option("subscribe", options.get("topic")).option("startingOffsets", options.get("start", "earliest"))
+        reader = reader.option("subscribe", options.get("topic"))
+        reader = reader.option("startingOffsets", options.get("start", "earliest"))
         for name, value in options.items():
             if name.startswith("kafka."):
                 reader = reader.option(name, str(value))

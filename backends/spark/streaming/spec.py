@@ -97,10 +97,10 @@ class IntakeSpec:
 
 @dataclass(frozen=True)
 class LiveSpec:
-    """What the tasks of a part that holds rows do. targets: the shards that its rows go to. intakes: the streams of each
-    entry that comes from an intake, by scan. senders: how many shards each other entry comes from. marks: the streams
-    before the batch. states: of each shard, by number; none for one that has none. look: whether rows are shown that
-    are not final, and how far ahead ("watermark" or "now"). folder: where states are kept. sync: whether they must
+    """What the tasks of a part that holds rows do. targets: the shards that its rows go to. intakes: the streams of
+    each entry that comes from an intake, by scan. senders: how many shards each other entry comes from. marks: the
+    streams before the batch. states: of each shard, by number; none for one that has none. look: whether rows are shown
+    that are not final, and how far ahead ("watermark" or "now"). folder: where states are kept. sync: whether they must
     survive a crash of the machine."""
 
     program: Program

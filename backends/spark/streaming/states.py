@@ -1,5 +1,5 @@
-"""The state of a shard on disk: its held rows as Arrow files, and its marks. A version is a list of names of files: rows
-that were written once are named again and not written again.
+"""The state of a shard on disk: its held rows as Arrow files, and its marks. A version is a list of names of files:
+rows that were written once are named again and not written again.
 
 Files are written by tasks, each under a name that no other attempt has. They count once the driver names them in an
 epoch; the others are removed."""

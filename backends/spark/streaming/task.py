@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from tsql.backends import Run, Settings
+from tsql.backends.io.open import from_description
 from tsql.backends.live.arrivals import Batches, stored_time
 from tsql.backends.live.fragments import Engine, Rows, given, graft
 from tsql.backends.live.operator import Pass
@@ -50,7 +51,6 @@ from tsql.backends.spark.wire import (
     encode_chunks,
     encode_error,
 )
-from tsql.backends.io.open import from_description
 from tsql.kernels.expr.errors import TsqlError
 from tsql.planner.physical.progress import Progress, least
 from tsql.planner.physical.step import Step, through
@@ -70,8 +70,10 @@ def run_partition(sent: Any, broadcasts: dict[str, Any], number: int, items: Any
     threads = 1 if context is None else context.cpus()
     mine: list[Row] = rows_of.get(number, [])
     if isinstance(spec, IntakeSpec):
-        return placed(f"the intake of batch {spec.batch}, (task {number})", Intake(spec, number, threads).run(mine, items))
-    return placed(f"part {spec.part} of batch {spec.batch}, (shard {number})", Live(spec, number, threads).run(_flat(items)))
+        where = f"the intake of micro-batch {spec.batch} (task {number})"
+        return placed(where, Intake(spec, number, threads).run(mine, items))
+    where = f"part {spec.part} of micro-batch {spec.batch} (shard {number})"
+    return placed(where, Live(spec, number, threads).run(_flat(items)))
 
 
 def _flat(items: Iterable[Any]) -> Iterator[Row]:
@@ -116,7 +118,7 @@ class Intake:
         assert isinstance(movement, Border)
         (top,) = movement.inputs
         leaves = {step.name: step for step in top.walk() if not step.inputs}
-        inputs = {id(step): given(name, step.schema) for name, step in leaves.items()}
+        inputs: dict[int, Step] = {id(step): given(name, step.schema) for name, step in leaves.items()}
         return Outlet(self.engine, graft(top, inputs, 1), movement, targets, self.number), leaves
 
     def run(self, mine: list[Row], items: Iterable[Any]) -> Iterator[Row]:
@@ -380,5 +382,3 @@ def held_of(query: Any) -> dict[str, list[Any]]:
             rows = sum(chunk.rows for chunk in chunks)
             found[node.name] = [rows, bytes, node.operator.why, node.progress.bounds, node.progress.ended]
     return found
-
-

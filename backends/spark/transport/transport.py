@@ -66,8 +66,10 @@ class Transport(ABC):
     takes_streams = False
     """Whether jobs over streams run on it."""
 
-    is_one_machine = True
-    """Whether all tasks run on the machine of the driver."""
+    @property
+    def is_one_machine(self) -> bool:
+        """Whether all tasks run on the machine of the driver."""
+        return True
 
     def prepare(self) -> None:  # noqa: B027 - a cluster that is this process needs nothing
         """Make sure that tasks can run there: each finds this package, in this version. Called before each run."""

@@ -31,8 +31,13 @@ class Cluster(InProcess):
     """Runs tasks of streams, too. A DataFrame of a micro-batch is a list of partitions."""
 
     takes_streams = True
+    shares_nothing = False
     forgets = False
     """Whether workers keep no query: every shard reads its state."""
+
+    @property
+    def is_one_machine(self) -> bool:
+        return not self.shares_nothing
 
     def frame(self, frame: list[list[pa.RecordBatch]]) -> Moved:
         if self.forgets:
@@ -61,12 +66,13 @@ class InProcessRun(ClusterRun):
         found = []
         for one in self.streams:
             rows = batch[one.name]
-            for start, size in ((0, rows.num_rows // 2), (rows.num_rows // 2, rows.num_rows)):
-                columns: dict[str, Any] = {NUMBER: pa.array([one.number] * rows.slice(start, size).num_rows, pa.int32())}
+            half = rows.num_rows // 2
+            for mine in (rows.slice(0, half), rows.slice(half)):
+                columns: dict[str, Any] = {NUMBER: pa.array([one.number] * mine.num_rows, pa.int32())}
                 for name in names:
                     columns[name] = pa.nulls(len(columns[NUMBER]))
                 for field in one.schema:
-                    columns[column_name(one.number, field.name)] = rows.slice(start, size).column(field.name)
+                    columns[column_name(one.number, field.name)] = mine.column(field.name)
                 found.append(pa.table(columns).combine_chunks().to_batches())
         return found
 
@@ -75,7 +81,9 @@ class Killed(BaseException):
     """The process has been killed."""
 
 
-def declare(session: tsql.Session, name: str, schema: pa.Schema, time: str | None, period: Any = None, **more: Any) -> None:
+def declare(
+    session: tsql.Session, name: str, schema: pa.Schema, time: str | None, period: Any = None, **more: Any
+) -> None:
     """Make a stream whose rows are given."""
     columns = Schema.from_arrow(schema)
     text = more.pop("watermark", time)
@@ -110,7 +118,8 @@ def run(
         spec = Spec("job-a", plan, sink, place)
         backend = SparkBackend(transport or Cluster(3))
         try:
-            job = InProcessRun(backend, session.catalog.entry, spec, Run(settings=session.settings, parameters=query.values))
+            handle = Run(settings=session.settings, parameters=query.values)
+            job = InProcessRun(backend, session.catalog.entry, spec, handle)
         except BaseException:
             if place is not None:
                 place.close()

@@ -1,4 +1,6 @@
-"""A process with a job on Spark, for a test that kills it: `python -m tests.spark.streaming.killed_job IN OUT STATE`."""
+"""A process with a job on Spark, for a test that kills it.
+
+python -m tests.spark.streaming.killed_job IN OUT STATE"""
 
 from __future__ import annotations
 

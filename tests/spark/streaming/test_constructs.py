@@ -36,7 +36,9 @@ def in_batches(table: pa.Table, time: str, count: int, seed: int) -> list[pa.Tab
     return [table.take(pa.array(sorted(places), pa.int64())) for places in found]
 
 
-def session_of(construct: Construct, data: dict[str, pa.Table], seed: int) -> tuple[tsql.Session, list[dict[str, pa.Table]]]:
+def session_of(
+    construct: Construct, data: dict[str, pa.Table], seed: int
+) -> tuple[tsql.Session, list[dict[str, pa.Table]]]:
     """A session with the tables as streams, and their rows by micro-batch."""
     session = tsql.connect(threads=2)
     for name, table in data.items():

@@ -61,7 +61,7 @@ def test_streams_that_spark_does_not_read(tmp_path: Path) -> None:
 def test_clusters_that_share_nothing(tmp_path: Path) -> None:
     write_all(tmp_path, TABLE, 1)
     cluster = Cluster(2)
-    cluster.is_one_machine = False
+    cluster.shares_nothing = True
     with tsql.connect(spark=cluster) as db:
         db.sql(stream_of(tmp_path, follow=True))
         refused(lambda: db.sql(TUMBLE).start(), "folder that all its machines see", "checkpoint")
