@@ -7,8 +7,7 @@ ahead with a tolerance waits that long; any other join waits until the right sid
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
-from tsql.backends.live.operator import LiveOperator, compare, negated, parameter, unless_null
-from tsql.backends.live.panes import restricted
+from tsql.backends.live.operator import LiveOperator, compare, negated, parameter, restricted, unless_null
 from tsql.kernels.expr.nodes import Call, Column, SortKey
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.windows.call import WindowCall

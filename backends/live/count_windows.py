@@ -6,8 +6,7 @@ ones."""
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given
-from tsql.backends.live.operator import HeldRows, LiveOperator, compare, parameter
-from tsql.backends.live.panes import restricted
+from tsql.backends.live.operator import HeldRows, LiveOperator, compare, parameter, restricted
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, SortKey
 from tsql.kernels.expr.schema import Field, Schema

@@ -12,6 +12,7 @@ from tsql.backends.live.operator import Hold, LiveOperator
 from tsql.backends.live.panes import Panes, Sessions
 from tsql.backends.live.session_rows import SessionRows, has_sessions
 from tsql.backends.live.snapshots import Snapshots
+from tsql.backends.live.windows import Windows
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.asof_join import AsofJoin
 from tsql.planner.physical.operators.combine import Combine
@@ -34,6 +35,8 @@ def operator_of(step: Step, engine: Engine) -> LiveOperator:
             return CountWindows(step, engine)
         case Window() if has_sessions(step):
             return SessionRows(step, engine)
+        case Window():
+            return Windows(step, engine)
         case AsofJoin() if step.kind in ("inner", "left"):
             return AsofJoins(step, engine)
         case HashJoin() if step.kind in KINDS and not isinstance(step, AsofJoin):

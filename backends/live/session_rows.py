@@ -6,8 +6,7 @@ State: the rows of sessions that may continue. This is a window step whose only 
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
-from tsql.backends.live.operator import LiveOperator, compare, parameter
-from tsql.backends.live.panes import restricted
+from tsql.backends.live.operator import LiveOperator, compare, parameter, restricted
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.windows.call import WindowCall
