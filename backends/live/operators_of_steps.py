@@ -8,16 +8,23 @@ from tsql.backends.live.count_windows import CountWindows
 from tsql.backends.live.fragments import Engine
 from tsql.backends.live.groups import Groups
 from tsql.backends.live.held_joins import KINDS, Joins
+from tsql.backends.live.limits import Limits
+from tsql.backends.live.match_rows import undecidable
+from tsql.backends.live.matches import Matches
 from tsql.backends.live.operator import Hold, LiveOperator
 from tsql.backends.live.panes import Panes, Sessions
 from tsql.backends.live.session_rows import SessionRows, has_sessions
 from tsql.backends.live.snapshots import Snapshots
+from tsql.backends.live.sorts import FirstOfBatch, Sorts
 from tsql.backends.live.windows import Windows
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.asof_join import AsofJoin
 from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.join import HashJoin
+from tsql.planner.physical.operators.limit import Limit
+from tsql.planner.physical.operators.match import Match
 from tsql.planner.physical.operators.snapshot import Snapshot
+from tsql.planner.physical.operators.sort import Sort
 from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.step import Step
 
@@ -41,6 +48,13 @@ def operator_of(step: Step, engine: Engine) -> LiveOperator:
             return AsofJoins(step, engine)
         case HashJoin() if step.kind in KINDS and not isinstance(step, AsofJoin):
             return Joins(step, engine)
+        case Sort():
+            return FirstOfBatch(step, engine) if step.phase == "partial" else Sorts(step, engine)
+        case Limit() if not step.is_percentage:
+            return Limits(step, engine)
+        case Match():
+            reason = undecidable(step.spec)
+            return Hold(step, engine, reason) if reason else Matches(step, engine)
         case Snapshot():
             return Snapshots(step, engine)
     return Hold(step, engine)

@@ -221,6 +221,12 @@ class LiveQuery:
     def _known(self, node: LiveNode) -> Any:
         return lambda step: self.nodes[id(step)].progress if id(step) in self.nodes and step is not node.step else None
 
+    @property
+    def ended(self) -> bool:
+        """Whether no further row of the result will come: the inputs have ended, or a LIMIT is reached."""
+        root = origin(self.plan.root)
+        return through(root, lambda step: self.nodes[id(step)].progress if id(step) in self.nodes else None).ended
+
     def rows_held(self) -> int:
         """The number of rows, or states, that all operators hold."""
         return sum(len(held) for _, held in self.held())

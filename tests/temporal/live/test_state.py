@@ -120,12 +120,12 @@ def test_what_is_held_is_described() -> None:
             session,
             (
                 "SELECT window_end, k, sum(v) AS s FROM HOP(events, ts, slide => INTERVAL '2 seconds', size => "
-                "INTERVAL '20 seconds') GROUP BY ALL ORDER BY 1 LIMIT 3"
+                "INTERVAL '20 seconds') GROUP BY ALL ORDER BY 3 LIMIT 3"
             ),
         )
         told = LiveQuery(plan, {"events": "ts"}).describe()
         assert any(line == "windows: holds panes while a window that has them is open" for line in told)
-        assert any("holds its rows until its input has ended" in line for line in told)
+        assert any("holds the first 3 rows until its input has ended" in line for line in told)
 
 
 def tumbling(session: tsql.Session) -> LiveQuery:
