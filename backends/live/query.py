@@ -17,7 +17,8 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.live.arrivals import Batches, stored_time
 from tsql.backends.live.fragments import ArrivedRows, Engine, Fragment, Given, count, given, graft
-from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, held_step, origin
+from tsql.backends.live.lifetimes.regions import regions_of
+from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, origin
 from tsql.backends.live.operators_of_steps import operator_of
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
 from tsql.kernels.process.quick_dataclass import dataclass
@@ -62,6 +63,8 @@ class LiveQuery:
         self.engine = Engine(shards or plan.shards, run or Run(), interpret)
         self.nodes: dict[int, LiveNode] = {}
         users = _users(plan.root)
+        self.regions = regions_of(plan.root)
+        self.inside = {one for region in self.regions.values() for one in region.inside}
         for step in plan.root.walk():
             self._add(step, users)
         root = origin(plan.root)
@@ -75,15 +78,20 @@ class LiveQuery:
 
     def _add(self, step: Step, users: dict[int, int]) -> None:
         partial = isinstance(step, Aggregate) and step.exports
-        if partial or (step.is_stateless and step.inputs and users.get(id(step), 0) < 2):
+        region = self.regions.get(id(step))
+        if id(step) in self.inside or partial or (step.is_stateless and step.inputs and users.get(id(step), 0) < 2):
             return
         if not step.inputs:
             self.nodes[id(step)] = LiveNode(step, None)
             return
         shared = step.is_stateless
-        operator = Pass(step, self.engine) if shared else operator_of(step, self.engine)
+        operator: LiveOperator
+        if region is not None:
+            operator = region.make(self.engine)
+        else:
+            operator = Pass(step, self.engine) if shared else operator_of(step, self.engine)
         node = self.nodes[id(step)] = LiveNode(step, operator)
-        for below in (step,) if shared else (held_step(step, side) for side in range(len(step.inputs))):
+        for below in operator.below:
             sources, cuts = self._sources(below, step)
             is_known = len(sources) == 1 and sources[0].step is below and sources[0].operator is not None
             node.feeds.append(

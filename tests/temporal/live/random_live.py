@@ -420,10 +420,33 @@ def _lives(random: Random, name: str) -> str:
     ) + f" {name}"  # fmt: skip
 
 
+def _pieces(random: Random) -> str:
+    """Temporal relations that are cut, merged and set against each other."""
+    one, other = _lives(random, "l"), _lives(random, "r")
+    on = random.choice(("l.k = r.k", "l.k = r.k", "l.k = r.k AND l.v = r.v", "l.k = r.k AND r.v > l.v", "r.k > l.k"))
+    match random.randrange(8):
+        case 0 | 1:
+            no = random.choice(("NOT ", "NOT ", ""))
+            return f"SELECT l.id, l.valid_from AS f, valid_from, valid_to FROM {one} WHERE {no}EXISTS (SELECT 1 FROM {other} WHERE {on})"
+        case 2:
+            kind = random.choice(("LEFT ", "LEFT ", "FULL ", "RIGHT "))
+            return f"SELECT l.id, r.id AS other, valid_from, valid_to FROM {one} {kind}JOIN {other} ON {on}"
+        case 3:
+            return f"SELECT l.id, valid_from, valid_to FROM {one} CLIP JOIN {other} ON l.k = r.k"
+        case 4:
+            both = random.choice(("UNION", "INTERSECT", "EXCEPT"))
+            return f"SELECT k, v FROM {one} {both} SELECT k, v FROM {other}"
+        case 5:
+            return f"SELECT DISTINCT {random.choice(('k', 'k, v', 'v'))} FROM {one}"
+        case 6:
+            return f"SELECT * FROM STITCH((SELECT k, v FROM {one}))"
+    return f"SELECT k, count(DISTINCT v) AS n, median(v) AS m FROM {one} GROUP BY k"
+
+
 def query(random: Random) -> str:
     """A query whose rows are defined whatever the order of its input."""
     some = ", ".join(f"{call} AS a{number}" for number, call in enumerate(random.sample(CALLS, random.randint(1, 3))))
-    match random.randrange(19):
+    match random.randrange(21):
         case 0:
             return f"SELECT * FROM {_rows(random, 3)} q"
         case 1 | 2:
@@ -492,6 +515,8 @@ def query(random: Random) -> str:
             return _over(random)
         case 17:
             return _patterns(random)
+        case 18 | 19:
+            return _pieces(random)
     return f"SELECT id, k, v, ts, {random.choice(CALLS_OVER)} AS w FROM {_rows(random)} q"
 
 
