@@ -108,5 +108,10 @@ class CountWindows(LiveOperator):
             self.held[0].rows = self.left.rows(rows, time=time)
         return found
 
+    def endless(self) -> str | None:
+        if self.ended or self.first.name in self.progress[0].bounds:
+            return None
+        return "the time that orders the rows of the windows never advances, so no window is ever full"
+
     def promise(self) -> Progress:
         return Progress(ended=self.ended)

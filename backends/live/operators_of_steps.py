@@ -6,6 +6,7 @@ from __future__ import annotations
 from tsql.backends.live.asof import AsofJoins
 from tsql.backends.live.count_windows import CountWindows
 from tsql.backends.live.fragments import Engine
+from tsql.backends.live.full_joins import FullJoins
 from tsql.backends.live.groups import Groups
 from tsql.backends.live.held_joins import KINDS, Joins
 from tsql.backends.live.limits import Limits
@@ -48,6 +49,8 @@ def operator_of(step: Step, engine: Engine) -> LiveOperator:
             return AsofJoins(step, engine)
         case HashJoin() if step.kind in KINDS and not isinstance(step, AsofJoin):
             return Joins(step, engine)
+        case HashJoin() if step.kind == "full":
+            return FullJoins(step, engine)
         case Sort():
             return FirstOfBatch(step, engine) if step.phase == "partial" else Sorts(step, engine)
         case Limit() if not step.is_percentage:

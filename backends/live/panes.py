@@ -87,6 +87,9 @@ class Panes(LiveOperator):
         # The first start, a multiple of the slide, from which a window extends past `pane`.
         return (pane - windows.size) // windows.slide * windows.slide + windows.slide
 
+    def endless(self) -> str | None:
+        return None if self.ended or self.time is not None else "the time of the windows never advances"
+
     def promise(self) -> Progress:
         if self.ended or self.marks["given_to"] == NEVER:
             return Progress(ended=self.ended)

@@ -53,6 +53,11 @@ class SessionRows(LiveOperator):
             self.held[0].rows = self.open.rows(rows, time=time)
         return found
 
+    def endless(self) -> str | None:
+        if self.ended or self.progress[0].lower(self.time) is not None:
+            return None
+        return "the time of the sessions never advances, so none of them is ever over"
+
     def promise(self) -> Progress:
         time = self.progress[0].lower(self.time)
         return Progress({} if time is None or self.ends is None else {self.ends: time}, self.ended)
