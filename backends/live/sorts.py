@@ -40,7 +40,9 @@ class Sorts(LiveOperator):
             self.later = self.filtered(0, unless_null(negated(passed)))
         self.bounds: dict[str, int] = {}
         rows = "its rows" if self.limit is None else f"the first {self.limit} rows"
-        self.why = f"holds {rows} until " + ("their time has passed" if self.in_time else "its input has ended")
+        self.why = f"holds {rows} until " + (
+            "their time has passed" if self.in_time and step.keys[0].expr.type.is_temporal else "its input has ended"
+        )
 
     @property
     def left(self) -> int | None:

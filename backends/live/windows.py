@@ -245,7 +245,8 @@ class InTime:
             fresh = self.running.results(fresh)
         found = self.final.rows({"new": fresh})
         if ended:
-            self.seen.take()
+            for held in self.tables().values():
+                held.take()
             return found
         self.operator.held[0].rows = self.waiting.rows({"new": fresh}) + self.operator.held[0].rows
         if self.running is not None:

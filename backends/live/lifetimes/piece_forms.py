@@ -166,12 +166,20 @@ def _other(below: Step, found: dict[str, Expr], domain: Step, start: str, end: s
     rows, columns = below, found
     if isinstance(below, HashJoin) and below.kind == "inner":
         sides = [origin(i) for i in below.inputs]
-        if any(s is domain for s in sides):
-            rows = sides[0] if sides[1] is domain else sides[1]
+        of_domain = [_unfiltered(s) is domain for s in sides]
+        if any(of_domain):
+            rows = sides[0] if of_domain[1] else sides[1]
     time, until = columns[start], columns[end]
     if not (isinstance(time, Column) and {time.name, *until.columns()} <= set(rows.schema.names)):
         return None
     return Others(rows, time.name, until)
+
+
+def _unfiltered(step: Step) -> Step:
+    """The step whose rows are filtered: a condition on a key may stand above the keys."""
+    while isinstance(step, Filter):
+        step = origin(step.inputs[0])
+    return step
 
 
 def _covers(last: Step) -> Spans | None:
@@ -183,7 +191,7 @@ def _covers(last: Step) -> Spans | None:
     if not (isinstance(below, HashJoin) and below.kind == "inner"):
         return None
     for side in range(2):
-        domain = origin(below.inputs[side])
+        domain = _unfiltered(origin(below.inputs[side]))
         if not (isinstance(domain, Aggregate) and not domain.calls and not domain.exports):
             continue
         of_domain = {
