@@ -17,8 +17,7 @@ from tsql.planner.physical.operators.join import MIRROR, HashJoin
 from tsql.planner.physical.progress import DAY_US, Progress, moved
 
 KINDS = ("inner", "left", "semi", "anti")
-"""The supported kinds. A full join needs all rows, and so do kinds in which a NULL in any right row may leave an answer
-open."""
+"""The kinds of `Joins`. Kinds in which a NULL in any right row may leave an answer open need all rows."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +63,8 @@ class Joins(LiveOperator):
 
     def _why(self) -> str:
         bounded = [f"side {side}" for side in range(2) if self.limits[side]]
-        return f"holds both sides; {' and '.join(bounded) or 'neither'} may be let go by time" + (
-            "" if self.is_eager else ", and a left row waits until it cannot be matched"
-        )
+        waits = "" if self.is_eager else ", and a row waits until it cannot be matched"
+        return f"holds both sides; {' and '.join(bounded) or 'neither'} may be let go by time{waits}"
 
     def consume(self, side: int, rows: Rows) -> Rows:
         if not self.is_eager:
@@ -164,6 +162,19 @@ class Joins(LiveOperator):
             passed = unless_null(any_of([negated(need) for need in needs]))
             self.parts[key] = self.filtered(side, passed), self.filtered(side, negated(passed))
         return self.parts[key]
+
+    def endless(self) -> str | None:
+        sides = ("left", "right")
+        for side in range(2):
+            mine, others = self.progress[side], self.progress[1 - side]
+            if not (mine.ended or others.ended or self._known(side, others)):
+                return (
+                    f"rows of the {sides[side]} side are held for ever: no condition says that a later row of the "
+                    f"{sides[1 - side]} side cannot match them"
+                )
+        if not self.is_eager and not (self.progress[1].ended or self._known(0, self.progress[1])):
+            return "no row of the left side is ever known to have no further match"
+        return None
 
     def promise(self) -> Progress:
         if self.ended:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
+import pyarrow as pa
+
 from tsql.backends.live.fragments import (
     Engine,
     Fragment,
@@ -18,13 +20,15 @@ from tsql.backends.live.fragments import (
     value_name,
 )
 from tsql.kernels.expr.errors import ExecutionError
-from tsql.kernels.expr.nodes import Call, Expr, Literal, Parameter
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, Parameter
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, Type
+from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
 from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step
 
@@ -60,6 +64,10 @@ class HeldRows:
         """Return all rows, and hold them no longer."""
         rows, self.rows = self.rows, []
         return rows
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for chunk in self.rows for array in chunk.arrays)
 
     def freeze(self) -> Any:
         """What is held, for `thaw`: whatever happens until then is undone."""
@@ -110,6 +118,11 @@ class LiveOperator:
 
     def promise(self) -> Progress:
         """What holds for the rows that this operator will still output."""
+        raise NotImplementedError
+
+    def endless(self) -> str | None:
+        """Why it could never answer, or never free its state, if the bounds that it has been told advance for ever;
+        None if it can. Boundedness.py asks a query that has no rows."""
         raise NotImplementedError
 
     @property
@@ -182,14 +195,21 @@ class Pass(LiveOperator):
     def promise(self) -> Progress:
         return self.progress[0]
 
+    def endless(self) -> str | None:
+        return None
+
 
 class Hold(LiveOperator):
     """Runs any step over all rows, when its input has ended."""
 
     why = "holds its rows until its input has ended"
 
-    def __init__(self, step: Step, engine: Engine):
+    def __init__(self, step: Step, engine: Engine, reason: str = ""):
+        """reason: why it cannot answer earlier."""
         super().__init__(step, engine)
+        self.reason = reason
+        if reason:
+            self.why = f"{type(self).why}: {reason}"
         self.whole = self.over(gives_of_nothing=True)
 
     def advance(self) -> Rows:
@@ -200,6 +220,9 @@ class Hold(LiveOperator):
 
     def promise(self) -> Progress:
         return Progress(ended=self.ended)
+
+    def endless(self) -> str | None:
+        return None if self.ended else self.reason or "it can only answer when all of its rows are known"
 
 
 def parameter(name: str, kind: Type) -> Parameter:
@@ -233,3 +256,33 @@ def _folded(op: str, conditions: list[Expr]) -> Expr:
     for condition in conditions[1:]:
         found = Call(op, (found, condition), BOOLEAN)
     return found
+
+
+def held_bounds(progress: Progress, rows: Rows, schema: Schema) -> dict[str, int]:
+    """What holds for rows to come and for held ones: the bounds of `progress`, lowered to the least held values."""
+    names = schema.names
+    return {
+        name: min([bound, *(least for c in rows if (least := _least(c.arrays[names.index(name)])) is not None)])
+        for name, bound in progress.bounds.items()
+        if name in schema
+    }
+
+
+def _least(values: pa.Array) -> int | None:
+    """The least value of a column of times or whole numbers, as it is stored."""
+    if pa.types.is_timestamp(values.type):
+        values = values.view(pa.int64())
+    elif pa.types.is_date32(values.type):
+        values = values.view(pa.int32())
+    found: int | None = pc.min(values).as_py()
+    return found
+
+
+def same_columns(schema: Schema) -> tuple[tuple[str, Expr], ...]:
+    """The columns of a step, unchanged, for a projection."""
+    return tuple((f.name, Column(f.name, f.type, f.nullable)) for f in schema)
+
+
+def restricted(step: Step, like: Step) -> Step:
+    """Only the columns of another step."""
+    return Project((step,), columns=same_columns(like.schema))

@@ -85,6 +85,11 @@ class ResidentGroups:
     def groups(self) -> int:
         return sum(worker.groups for worker in self.workers)
 
+    @property
+    def bytes(self) -> int:
+        """What the tables take, and the rows that are kept for them."""
+        return self.kept_bytes + sum(context.taken for worker in self.workers for context in worker.opened)
+
     def view(self) -> Rows:
         """The groups in columns. The tables stay."""
         there = [worker for worker in self.workers if worker.opened and worker.groups]
@@ -200,6 +205,11 @@ class HeldGroups(HeldRows):
         self.resident.take(given)
         if self.resident.is_full:
             self.rows = self.rows
+
+    @property
+    def bytes(self) -> int:  # type: ignore[override]
+        columns = self._columns if self._frozen is None else self._frozen
+        return self.resident.bytes + sum(array.nbytes for chunk in columns for array in chunk.arrays)
 
     def freeze(self) -> None:
         """From now on what is read and set is a copy, until `thaw`."""

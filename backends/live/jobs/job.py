@@ -11,7 +11,6 @@ ends the job: the epoch that is open is dropped, and the checkpoint before it st
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -26,6 +25,7 @@ from tsql.backends.live.jobs.emission import Emitter
 from tsql.backends.live.jobs.feed import Wakeup
 from tsql.backends.live.jobs.inputs import StreamInput
 from tsql.backends.live.jobs.parts import Parts, joined
+from tsql.backends.live.jobs.progress import OperatorProgress, operators_of
 from tsql.backends.live.jobs.resume import Identity, check_same
 from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.query import LiveQuery
@@ -43,6 +43,9 @@ ROUND_SECONDS = 0.5
 
 EMIT_SECONDS = 0.05
 """Rows leave for so long before the job looks at its input again."""
+
+LOOK_SECONDS = 0.2
+"""What the steps hold is looked at so often."""
 
 IDLE_SECONDS = 0.05
 """Timeouts of idle partitions are looked at this often."""
@@ -96,7 +99,9 @@ class JobRun:
         self._is_dirty = False
         self._last_epoch_at = time.monotonic()
         self._seconds_per_row = 1e-7
-        self._lock = threading.Lock()
+        self.operators: tuple[OperatorProgress, ...] = ()
+        """What the steps hold, as of a moment ago: other threads may look at it."""
+        self._looked_at = 0.0
         run.on_cancel(self.wakeup.set)
 
     def _inputs(self) -> list[StreamInput]:
@@ -173,6 +178,7 @@ class JobRun:
 
     def close(self) -> None:
         """Free everything. What was not committed is dropped."""
+        self.operators = operators_of(self)
         for stream in self.inputs:
             stream.close()
         self.query.close()
@@ -186,6 +192,8 @@ class JobRun:
 
     def _round(self) -> None:
         begun = time.monotonic()
+        if begun >= self._looked_at + LOOK_SECONDS:
+            self.operators, self._looked_at = operators_of(self), begun
         moved = self._advance()
         self.emitter.emit(self._write, EMIT_SECONDS)
         self._end_epoch_if_due()
