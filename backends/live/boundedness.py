@@ -1,9 +1,9 @@
 """Tells of a live query what could never answer, or hold more and more rows, however long it runs: `problems`.
 
 A copy of the query that has no rows is told that the time of each scan has come far. Each step passes on what it can
-promise then, and says what it lacks (`LiveOperator.endless`). So the steps know no more than they do in a run, and what is
-found is a property of the plan. Not told: a state that grows with the number of different keys (a row per partition of a
-running sum), and lifetimes that do not end."""
+promise then, and says what it lacks (`LiveOperator.endless`). So the steps know no more than they do in a run, and what
+is found is a property of the plan. Not told: a state that grows with the number of different keys (a row per partition
+of a running sum), and lifetimes that do not end."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tsql.backends import Run
 from tsql.backends.live.asof import AsofJoins
 from tsql.backends.live.groups import Groups
 from tsql.backends.live.held_joins import Joins
+from tsql.backends.live.limits import Limits
 from tsql.backends.live.operator import Hold, LiveOperator
 from tsql.backends.live.query import LiveNode, LiveQuery
 from tsql.backends.live.sorts import Sorts
@@ -41,11 +42,15 @@ WAYS: tuple[tuple[type[LiveOperator], tuple[str, ...]], ...] = (
     (
         Windows,
         (
-            "PARTITION BY a window of time: FROM TUMBLE(stream, time, INTERVAL '1 hour'), OVER (PARTITION BY window_start ..)",
+            "PARTITION BY a window of time: FROM TUMBLE(stream, time, INTERVAL '1 hour'), OVER (PARTITION BY window_start "
+            "..)",
             "ORDER BY the time of the stream, ascending, with a frame that looks back only so far",
         ),
     ),
-    (Sorts, ("ORDER BY the time of the stream first, ascending", "leave ORDER BY out, or apply it to what is read later")),
+    (
+        Sorts,
+        ("ORDER BY the time of the stream first, ascending", "leave ORDER BY out, or apply it to what is read later"),
+    ),
     (Hold, ("apply it to a window of time, or to what the query gives",)),
 )
 
@@ -57,6 +62,9 @@ class Problem:
     step: str
     text: str
     ways: tuple[str, ...]
+    has_changes: bool = False
+    """Whether the step has an answer at any time, which later rows change: EMIT CHANGES shows it. It holds a row for
+    each group, or those that are shown."""
 
 
 def problems(query: LiveQuery) -> list[Problem]:
@@ -72,8 +80,13 @@ def problems(query: LiveQuery) -> list[Problem]:
         node.progress = node.operator.promise()
         text = node.operator.endless()
         if text is not None:
-            found.append(Problem(node.name, text, _ways(copy, node.operator)))
+            found.append(Problem(node.name, text, _ways(copy, node.operator), _changes(node.operator)))
     return found
+
+
+def _changes(operator: LiveOperator) -> bool:
+    """Whether the result so far is of use, and what is held for it is bounded by what is shown."""
+    return isinstance(operator, Groups | Limits) or (isinstance(operator, Sorts) and operator.step.limit is not None)
 
 
 def _far(query: LiveQuery, node: LiveNode) -> Progress:

@@ -4,8 +4,6 @@ State: partial states of groups if the plan has them (`phase=partial`), merged w
 
 from __future__ import annotations
 
-from typing import Any
-
 from tsql.backends.live.fragments import Engine, Fragment, Rows, count
 from tsql.backends.live.operator import LiveOperator, any_of, compare, negated, parameter, unless_null
 from tsql.kernels.expr.nodes import Column, Expr
@@ -94,13 +92,6 @@ class Groups(LiveOperator):
             stays = unless_null(negated(passed))
             self.parts[names] = self.over(Filter((self.leaf(0),), predicate=passed)), self.filtered(0, stays)
         return self.parts[names]
-
-    def save(self) -> Any:
-        return super().save(), self.given_to
-
-    def put_back(self, saved: Any) -> None:
-        kept, self.given_to = saved
-        super().put_back(kept)
 
     def promise(self) -> Progress:
         return Progress(self.bounds(), self.ended)

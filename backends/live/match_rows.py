@@ -96,7 +96,8 @@ def number_of(name: str, less: int) -> Expr:
 
 
 class MatchRows:
-    """The rows and the pattern of a search. back: how many rows before a start are read; ahead: how many after a row."""
+    """The rows and the pattern of a search. back: how many rows before a start are read; ahead: how many after a
+    row."""
 
     def __init__(self, spec: MatchSpec, schema: Schema):
         self.original, self.schema = spec, schema

@@ -57,9 +57,7 @@ class Matches(LiveOperator):
         self.time = spec.order[0].expr
         self.rows = MatchRows(spec, schema)
         self.seen = HeldRows(schema)
-        self.numbered = HeldRows(
-            Schema((*(Field(f"of {c.name}", c.type) for c in spec.by), Field(BEFORE, BIGINT)))
-        )
+        self.numbered = HeldRows(Schema((*(Field(f"of {c.name}", c.type) for c in spec.by), Field(BEFORE, BIGINT))))
         self.marks = {"tried": 0}
         passed = compare(self.time, "<", parameter("time", self.time.type))
         self.passed, self.later = self.filtered(0, passed), self.filtered(0, unless_null(negated(passed)))

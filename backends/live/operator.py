@@ -148,15 +148,18 @@ class LiveOperator:
         self.marks = dict(marks)
 
     def save(self) -> Any:
-        """What is held now, without a copy: chunks never change. `put_back` makes the operator hold it again."""
-        return [(held, held.freeze()) for held in self.tables().values()], dict(self.marks)
+        """What is held now, without a copy: chunks never change. `put_back` makes the operator hold it again. Plain
+        attributes belong to it: up to where something was looked through, say."""
+        plain = {name: value for name, value in vars(self).items() if name != "held" and _is_plain(value)}
+        return [(held, held.freeze()) for held in self.tables().values()], dict(self.marks), plain
 
     def put_back(self, saved: Any) -> None:
         """Hold what was held when `save` was called."""
-        tables, marks = saved
+        tables, marks, plain = saved
         for held, kept in tables:
             held.thaw(kept)
         self.marks = dict(marks)
+        vars(self).update(plain)
 
     def over(self, *replacements: Step | None, step: Step | None = None, gives_of_nothing: bool = False) -> Fragment:
         """The step over held rows, or over a replacement for them: a step over `self.leaf(side)`."""
@@ -223,6 +226,16 @@ class Hold(LiveOperator):
 
     def endless(self) -> str | None:
         return None if self.ended else self.reason or "it can only answer when all of its rows are known"
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    return (
+        value is None
+        or isinstance(value, int | float | str | Progress)
+        or (isinstance(value, tuple | frozenset) and all(map(_is_plain, value)))
+    )
 
 
 def parameter(name: str, kind: Type) -> Parameter:

@@ -376,9 +376,7 @@ class LiveQuery:
                     node.progress = Progress(known["bounds"], known["ended"])
                 else:
                     names = node.operator.tables()
-                    node.operator.restore(
-                        {n: tables[f"{node.name} {n}"] for n in names}, marks["operators"][node.name]
-                    )
+                    node.operator.restore({n: tables[f"{node.name} {n}"] for n in names}, marks["operators"][node.name])
                     node.operator.progress = tuple(self._through(below, node) for below, _, _ in node.feeds)
                     node.progress = node.operator.promise()
             self.begun, self.engine.next_position = marks["begun"], int(marks["next_position"])

@@ -240,5 +240,3 @@ def _is_straight(top: Aggregate, leaf: Input) -> bool:
 
 def _bytes(chunk: Chunk) -> int:
     return chunk.bytes or sum(array.nbytes for array in chunk.arrays)
-
-

@@ -28,7 +28,8 @@ JOINS = {"min": "least", "max": "greatest", "bool_and": "least", "bool_or": "gre
 
 
 class Running:
-    """The calls `names` of a window step, over rows that come in order. They have the columns of `below`, and others."""
+    """The calls `names` of a window step, over rows that come in order. They have the columns of `below`, and
+    others."""
 
     def __init__(self, engine: Engine, step: Window, below: Step, names: tuple[str, ...]):
         self.engine, self.step = engine, step
@@ -93,9 +94,7 @@ class Running:
         new, old = Project((last,), columns=(*keys, *sums)), given("running", self.held.schema)
         fresh = Project((new,), columns=tuple((f"new {n}", c) for n, c in same_columns(new.schema)))
         same = tuple(
-            JoinKey(
-                Column(f"live key {number}", key.type), Column(f"new live key {number}", key.type), True
-            )
+            JoinKey(Column(f"live key {number}", key.type), Column(f"new live key {number}", key.type), True)
             for number, key in enumerate(step.by)
         )
         unchanged = HashJoin((old, fresh), kind="anti", keys=same)

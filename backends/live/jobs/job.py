@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run
+from tsql.backends.live.boundedness import problems
 from tsql.backends.live.fragments import ArrivedRows
 from tsql.backends.live.jobs.checkpoint import Checkpoint, Epoch, Writer
 from tsql.backends.live.jobs.emission import Emitter
@@ -30,8 +31,9 @@ from tsql.backends.live.jobs.resume import Identity, check_same
 from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.query import LiveQuery
 from tsql.backends.live.sinks.sink import Output, Sink
+from tsql.kernels.expr.errors import PlanError
 from tsql.kernels.process.quick_dataclass import dataclass
-from tsql.planner.logical.emission import Emission
+from tsql.planner.logical.emission import AT_ONCE, Emission
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.step import PhysicalPlan
 
@@ -79,11 +81,13 @@ class JobRun:
 
     def __init__(self, spec: Spec, run: Run):
         self.spec, self.run_handle = spec, run
+        self.notes = list(spec.notes)
         self.wakeup = Wakeup()
         self.inputs = self._inputs()
         live = {scan: stream.source.time for stream in self.inputs for scan in stream.scans}
         self.query = LiveQuery(spec.plan, live, run, shards=spec.shards)
         self.emitter = Emitter(self.query, spec.emission, self.inputs)
+        self._check_answers()
         self.identity = Identity.of(spec.plan, self.query)
         self.epoch = 0
         self.committed = 0
@@ -93,10 +97,11 @@ class JobRun:
         self.latency_ms = 0.0
         self._parts = Parts()
         self._stops: str | None = None
-        self.notes = list(spec.notes)
         self._writer = None if spec.checkpoint is None else Writer(spec.checkpoint, self.wakeup.set)
         self._pending: tuple[int, Any, dict[str, Any]] | None = None
         self._is_dirty = False
+        self._is_answered = False
+        """No further row of the result will come, whatever comes in."""
         self._last_epoch_at = time.monotonic()
         self._seconds_per_row = 1e-7
         self.operators: tuple[OperatorProgress, ...] = ()
@@ -120,6 +125,21 @@ class JobRun:
             names = tuple(scan.name for scan in mine)
             found.append(StreamInput(source, names, needed or {source.schema.names[0]}, self.wakeup))
         return found
+
+    def _check_answers(self) -> None:
+        """Refuse a query over streams without an end that could never answer, or would hold more and more rows."""
+        if all(stream.source.ends for stream in self.inputs):
+            return
+        shows_changes = self.spec.emission.horizon == AT_ONCE
+        for problem in problems(self.query):
+            if shows_changes and problem.has_changes:
+                self.notes.append(f"step {problem.step} gives what is known so far: {problem.text}")
+                continue
+            ways = [*problem.ways, *(["EMIT CHANGES, which shows the result so far"] if problem.has_changes else [])]
+            raise PlanError(
+                f"over a stream that does not end, this query could not do: {problem.text} (step {problem.step})",
+                hint="; or ".join(ways),
+            )
 
     def begin(self) -> None:
         """Open the sink and the streams, where the checkpoint says."""
@@ -227,6 +247,7 @@ class JobRun:
             return False
         begun = time.monotonic()
         self._take(self.query.advance(rows, promises))
+        self._is_answered = self.query.ended
         if taken:
             self.batches += 1
             spent = (time.monotonic() - begun) / taken
@@ -257,7 +278,7 @@ class JobRun:
         self.spec.sink.write(batch)
 
     def _has_ended(self) -> bool:
-        return all(stream.has_ended for stream in self.inputs)
+        return self._is_answered or all(stream.has_ended for stream in self.inputs)
 
     def _finish(self) -> None:
         """What is left of the result, and the last epoch."""

@@ -36,8 +36,8 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class Clip:
-    """top: the join of `rows` with their answers. first: its column with the first start of `others` after a row's. start:
-    the row's, other_start: that of the others; end: the row's end, where users of `top` say it."""
+    """top: the join of `rows` with their answers. first: its column with the first start of `others` after a row's.
+    start: the row's, other_start: that of the others; end: the row's end, where users of `top` say it."""
 
     top: HashJoin
     rows: Step
@@ -170,7 +170,9 @@ class Clips(LiveOperator):
 
     def endless(self) -> str | None:
         if not self.progress[1].ended and self.progress[1].bounds.get(self.clip.other_start) is None:
-            return "the rows that clip others start at no time that advances, so nothing is ever known not to be clipped"
+            return (
+                "the rows that clip others start at no time that advances, so nothing is ever known not to be clipped"
+            )
         if not self.progress[0].ended and self.progress[0].bounds.get(self.clip.start) is None:
             return "the rows that are clipped start at no time that advances, so all later starts are held"
         return None

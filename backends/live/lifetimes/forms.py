@@ -1,4 +1,5 @@
-"""The forms that lifetimes take in a plan, as the analyzer writes them (tsql/analyze/time/cut.py): reading them back."""
+"""The forms that lifetimes take in a plan, as the analyzer writes them (tsql/analyze/time/cut.py): reading them
+back."""
 
 from __future__ import annotations
 
@@ -102,7 +103,9 @@ def islands_of(step: Step) -> Islands | None:
     calls = dict(first.calls)
     before = step.calls[0][1].args[0]
     whole = [c for c in calls.values() if c.name == "max" and c.frame == WHOLE_PARTITION and len(c.args) == 1]
-    if not (isinstance(before, Column) and before.name in calls and len(whole) == 1 and len(step.calls[0][1].args) == 1):
+    if not (
+        isinstance(before, Column) and before.name in calls and len(whole) == 1 and len(step.calls[0][1].args) == 1
+    ):
         return None
     end = whole[0].args[0]
     if not (isinstance(end, Column) and columns_of(first.by) == keys and start_of(first) == start):

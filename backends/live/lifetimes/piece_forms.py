@@ -106,9 +106,7 @@ def _pieces(top: HashJoin, side: int) -> PieceForm | None:
         return None
     if (columns[first.name].sql(), columns[last.name].sql()) != times:
         return None
-    return PieceForm(
-        top, rows, spans_step, spans, tuple(keys), start.name, end.name, first.name, last.name, domain
-    )
+    return PieceForm(top, rows, spans_step, spans, tuple(keys), start.name, end.name, first.name, last.name, domain)
 
 
 def _times(spans: Spans) -> tuple[str, str]:
@@ -194,14 +192,10 @@ def _covers(last: Step) -> Spans | None:
         domain = _unfiltered(origin(below.inputs[side]))
         if not (isinstance(domain, Aggregate) and not domain.calls and not domain.exports):
             continue
-        of_domain = {
-            n: e.name for n in islands.keys if isinstance(e := columns[n], Column) and e.name in domain.schema
-        }
+        of_domain = {n: e.name for n in islands.keys if isinstance(e := columns[n], Column) and e.name in domain.schema}
         if set(of_domain.values()) == set(domain.schema.names):
             other = _other(below, columns, domain, islands.start, islands.end)
             if other is not None:
                 assert isinstance(last, Window), "islands end in a window"
                 return Spans(True, last, islands.keys, domain, of_domain, (other,))
     return None
-
-

@@ -139,9 +139,7 @@ def _checked(name: str, option: Option, value: Any) -> Any:
     return value
 
 
-def sink_of(
-    connector: str, options: Mapping[str, Any], checkpoint: str | os.PathLike[str] | None = None
-) -> Sink:
+def sink_of(connector: str, options: Mapping[str, Any], checkpoint: str | os.PathLike[str] | None = None) -> Sink:
     """The sink of a connector. checkpoint: the folder of the job's checkpoints, if it has them."""
     arguments = check_options(connector, options)
     known = CONNECTORS[connector]
