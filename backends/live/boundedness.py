@@ -42,8 +42,8 @@ WAYS: tuple[tuple[type[LiveOperator], tuple[str, ...]], ...] = (
     (
         Windows,
         (
-            "PARTITION BY a window of time: FROM TUMBLE(stream, time, INTERVAL '1 hour'), OVER (PARTITION BY window_start "
-            "..)",
+            "PARTITION BY a window of time: FROM TUMBLE(stream, time, INTERVAL '1 hour'), "
+            "OVER (PARTITION BY window_start ..)",
             "ORDER BY the time of the stream, ascending, with a frame that looks back only so far",
         ),
     ),
@@ -86,7 +86,7 @@ def problems(query: LiveQuery) -> list[Problem]:
 
 def _changes(operator: LiveOperator) -> bool:
     """Whether the result so far is of use, and what is held for it is bounded by what is shown."""
-    return isinstance(operator, Groups | Limits) or (isinstance(operator, Sorts) and operator.step.limit is not None)
+    return isinstance(operator, Groups | Limits) or (isinstance(operator, Sorts) and operator.limit is not None)
 
 
 def _far(query: LiveQuery, node: LiveNode) -> Progress:

@@ -3,6 +3,7 @@ its input has ended."""
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import field
 from typing import Any
 
@@ -150,15 +151,14 @@ class LiveOperator:
     def save(self) -> Any:
         """What is held now, without a copy: chunks never change. `put_back` makes the operator hold it again. Plain
         attributes belong to it: up to where something was looked through, say."""
-        plain = {name: value for name, value in vars(self).items() if name != "held" and _is_plain(value)}
-        return [(held, held.freeze()) for held in self.tables().values()], dict(self.marks), plain
+        plain = {name: copy(value) for name, value in vars(self).items() if name != "held" and _is_plain(value)}
+        return [(held, held.freeze()) for held in self.tables().values()], plain
 
     def put_back(self, saved: Any) -> None:
         """Hold what was held when `save` was called."""
-        tables, marks, plain = saved
+        tables, plain = saved
         for held, kept in tables:
             held.thaw(kept)
-        self.marks = dict(marks)
         vars(self).update(plain)
 
     def over(self, *replacements: Step | None, step: Step | None = None, gives_of_nothing: bool = False) -> Fragment:

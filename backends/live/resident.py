@@ -189,7 +189,7 @@ class HeldGroups(HeldRows):
         super().__init__(schema)
 
     @property
-    def rows(self) -> Rows:  # type: ignore[override]
+    def rows(self) -> Rows:
         return self._frozen if self._frozen is not None else [*self.resident.view(), *self._columns]
 
     @rows.setter
@@ -207,7 +207,7 @@ class HeldGroups(HeldRows):
             self.rows = self.rows
 
     @property
-    def bytes(self) -> int:  # type: ignore[override]
+    def bytes(self) -> int:
         columns = self._columns if self._frozen is None else self._frozen
         return self.resident.bytes + sum(array.nbytes for chunk in columns for array in chunk.arrays)
 
