@@ -21,10 +21,11 @@ from tsql.backends.live.sinks.sink import Sink
 
 class Target:
     """A place that sinks write to. is_whole: readers see whole epochs even after a crash and before the recovery.
-    has_files: its sinks write through staging.py, where the tests let calls fail."""
+    has_files: its sinks write through staging.py, where the tests let calls fail. is_shared: other processes see it."""
 
     is_whole = True
     has_files = True
+    is_shared = True
 
     def __init__(self, folder: Path, url: str = ""):
         self.folder = folder
@@ -41,6 +42,7 @@ class InMemory(Target):
     """Sinks of one object: what dies is the job, not the process."""
 
     has_files = False
+    is_shared = False
 
     def __init__(self, folder: Path, url: str = ""):
         super().__init__(folder, url)

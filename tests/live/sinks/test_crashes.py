@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +34,6 @@ def killed_at(
         except Killed:
             pass
         disk.revive()
-    gc.collect()
     return disk
 
 
