@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.live.sinks.jobs import Row
+from tests.patience import PATIENCE_SECONDS
 from tsql.backends.live.sinks.connectors import sink_of
 from tsql.backends.live.sinks.memory import MemorySink
 from tsql.backends.live.sinks.sink import Sink
@@ -104,9 +105,66 @@ class Delta(Target):
         return [row for uri in uris for row in rows_in(pq.ParquetFile(uri.removeprefix("file://")).read())]
 
 
+class Kafka(Target):
+    """A topic of the cluster that librdkafka plays for tests. It lives as long as this object."""
+
+    has_files = False
+    is_shared = False
+
+    def __init__(self, folder: Path, url: str = ""):
+        super().__init__(folder, url)
+        from confluent_kafka import Producer
+
+        self._cluster = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 2})
+        brokers = self._cluster.list_topics(timeout=PATIENCE_SECONDS).brokers.values()
+        self.servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+
+    def sink(self, **more: Any) -> Sink:
+        return sink_of("kafka", {"servers": self.servers, "topic": "out", **more}, self.folder / "checkpoint")
+
+    def messages(self, topic: str = "out") -> list[tuple[bytes | None, bytes | None]]:
+        """Keys and values, by partition and in their order there."""
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        settings = {"bootstrap.servers": self.servers, "group.id": "reader", "log_level": 2, "fetch.wait.max.ms": 10}
+        consumer = Consumer(settings | {"isolation.level": "read_committed", "enable.partition.eof": True})
+        found: list[tuple[bytes | None, bytes | None]] = []
+        for partition in consumer.list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic].partitions:
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            while True:
+                message = consumer.poll(PATIENCE_SECONDS)
+                assert message is not None
+                if (error := message.error()) is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    break
+                found.append((message.key(), message.value()))
+        consumer.close()
+        return found
+
+    def rows(self) -> list[Row]:
+        return [Ndjson.row(value.decode()) for _, value in self.messages() if value is not None]
+
+
+class Postgres(Target):
+    has_files = False
+
+    def sink(self) -> Sink:
+        return sink_of("postgres", {"url": self.url, "table": "out"})
+
+    def rows(self) -> list[Row]:
+        import psycopg
+
+        with psycopg.connect(self.url) as connection:
+            if connection.execute("SELECT to_regclass('public.out')").fetchone() == (None,):
+                return []
+            return connection.execute("SELECT epoch, row, text, ts FROM public.out").fetchall()
+
+
 TARGETS: dict[str, Callable[..., Any]] = {
     "memory": InMemory,
     "parquet": Parquet,
     "ndjson": Ndjson,
     "delta": Delta,
+    "kafka": Kafka,
+    "postgres": Postgres,
 }

@@ -24,13 +24,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 # pyarrow imports pandas, if it is there, to make an array.
-LIBRARIES = ("pandas", "pyarrow.parquet", "pyarrow.compute", "deltalake")
+LIBRARIES = ("pandas", "pyarrow.parquet", "pyarrow.compute", "deltalake", "psycopg")
 
 
 def main() -> None:
     for library in LIBRARIES:
         importlib.import_module(library)
-    for connector in [CONNECTORS[n] for n in ("parquet","ndjson","delta")]:
+    for connector in CONNECTORS.values():
         connector.load()
     for line in sys.stdin:
         about = json.loads(line)
