@@ -96,7 +96,7 @@ class KafkaSink:
 
     def __init__(
         self,
-        servers: str,
+        brokers: str,
         topic: str,
         progress_topic: str = PROGRESS,
         staging: str | os.PathLike[str] | None = None,
@@ -114,7 +114,7 @@ class KafkaSink:
         if topic == progress_topic:
             raise SourceError(f"options topic and progress_topic are the same topic, {topic}")
         self._topic, self._progress = topic, progress_topic
-        self._settings = {"bootstrap.servers": servers, "log_level": 2, **(settings or {})}
+        self._settings = {"bootstrap.servers": brokers, "log_level": 2, **(settings or {})}
         self._folder = None if staging is None else Path(staging)
         self._temporary: Path | None = None
         self._staging: Staging | None = None

@@ -45,9 +45,11 @@ class PostgresSink:
     is_exact = True
     takes_changes = True
 
-    def __init__(self, url: str, table: str, schema: str = "public"):
+    def __init__(self, url: str, table: str, schema: str = ""):
+        """table: a name, also with its schema before a dot. A name that has dots itself comes with `schema`."""
         self._url = url
-        self._schema_name, self._name = schema, table
+        before, dot, after = table.partition(".")
+        self._schema_name, self._name = (schema, table) if schema else (before, after) if dot else ("public", table)
         self._table: PostgresTable | None = None
         # Rows of the next epoch may be written while an epoch is committed: each has its connection.
         self._writer: Any = None

@@ -33,8 +33,8 @@ class Arrival:
 
 
 class StreamReader(Protocol):
-    """Reads one stream. All calls come from one thread, but for `close`, which any thread may call at any time: a `poll`
-    that waits then returns."""
+    """Reads one stream. All calls come from one thread, but for `close`, which any thread may call at any time: a
+    `poll` that waits then returns."""
 
     schema: Schema
     """The columns of the batches, in `schema.to_arrow()` types."""

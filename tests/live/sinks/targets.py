@@ -120,7 +120,7 @@ class Kafka(Target):
         self.servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
 
     def sink(self, **more: Any) -> Sink:
-        return sink_of("kafka", {"servers": self.servers, "topic": "out", **more}, self.folder / "checkpoint")
+        return sink_of("kafka", {"brokers": self.servers, "topic": "out", **more}, self.folder / "checkpoint")
 
     def messages(self, topic: str = "out") -> list[tuple[bytes | None, bytes | None]]:
         """Keys and values, by partition and in their order there."""

@@ -272,7 +272,7 @@ def test_lines_that_somebody_else_wrote(tmp_path: Path) -> None:
     ("connector", "library", "options", "said"),
     [
         ("delta", "deltalake", {"path": "t"}, "a Delta table needs the package deltalake"),
-        ("kafka", "confluent_kafka", {"servers": "127.0.0.1:1", "topic": "t"}, "needs the package confluent-kafka"),
+        ("kafka", "confluent_kafka", {"brokers": "127.0.0.1:1", "topic": "t"}, "needs the package confluent-kafka"),
         ("postgres", "psycopg", {"url": "postgresql://x", "table": "t"}, "PostgreSQL needs the package psycopg"),
     ],
 )

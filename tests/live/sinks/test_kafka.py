@@ -109,7 +109,7 @@ def test_kills(target: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_staging_that_is_not_kept(tmp_path: Path) -> None:
     """A job without checkpoints stages in a folder that ends with it."""
     target = Kafka(tmp_path)
-    sink = sink_of("kafka", {"servers": target.servers, "topic": "out"})
+    sink = sink_of("kafka", {"brokers": target.servers, "topic": "out"})
     sink.open(output())
     folder = sink._folder  # type: ignore[attr-defined]
     assert folder.is_dir()
@@ -147,13 +147,13 @@ def test_staged_rows_that_are_gone(target: Kafka) -> None:
 )
 def test_refused_options(options: dict[str, str], message: str) -> None:
     with pytest.raises(TsqlError) as caught:
-        sink_of("kafka", {"servers": "127.0.0.1:1", "topic": "out", **options})
+        sink_of("kafka", {"brokers": "127.0.0.1:1", "topic": "out", **options})
     assert caught.value.message == message
 
 
 def test_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "WAIT_SECONDS", 0.5)
-    sink = sink_of("kafka", {"servers": "127.0.0.1:1", "topic": "out"})
+    sink = sink_of("kafka", {"brokers": "127.0.0.1:1", "topic": "out"})
     with pytest.raises(TsqlError, match="^cannot write Kafka topic out: .*"):
         sink.open(output())
     sink.close()

@@ -253,6 +253,11 @@ def test_types_of_columns(postgres: str, column: str, kind: t.Type, is_taken: bo
 def test_things_that_are_no_table(postgres: str) -> None:
     ask(postgres, "CREATE VIEW out AS SELECT 1 AS epoch")
     assert message(postgres) == "cannot write PostgreSQL table public.out: it is no table"
+    ask(postgres, "CREATE SCHEMA two")
+    begun(postgres, output(), table="two.out").close()
+    begun(postgres, output("job-b"), table="t.wo.out", schema="two").close()
+    tables = ask(postgres, "SELECT tablename FROM pg_tables WHERE schemaname = 'two' AND tablename LIKE '%out'")
+    assert sorted(tables) == [("out",), ("t.wo.out",)]
     assert message(postgres, schema="none").startswith("cannot write PostgreSQL table none.out: schema \"none\" does")
 
 
