@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
+from psycopg import sql
 
 from tests.live.sinks.jobs import Row
 from tests.patience import PATIENCE_SECONDS
@@ -146,18 +149,25 @@ class Kafka(Target):
 
 
 class Postgres(Target):
+    """A table in a schema of its own: databases take long to make."""
+
     has_files = False
 
+    def __init__(self, folder: Path, url: str = ""):
+        super().__init__(folder, url)
+        self.schema = "s" + hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+        with psycopg.connect(self.url) as connection:
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.schema)))
+
     def sink(self) -> Sink:
-        return sink_of("postgres", {"url": self.url, "table": "out"})
+        return sink_of("postgres", {"url": self.url, "table": f"{self.schema}.out"})
 
     def rows(self) -> list[Row]:
-        import psycopg
-
         with psycopg.connect(self.url) as connection:
-            if connection.execute("SELECT to_regclass('public.out')").fetchone() == (None,):
+            if connection.execute("SELECT to_regclass(%s)", (f"{self.schema}.out",)).fetchone() == (None,):
                 return []
-            return connection.execute("SELECT epoch, row, text, ts FROM public.out").fetchall()
+            text = sql.SQL("SELECT epoch, row, text, ts FROM {}.out").format(sql.Identifier(self.schema))
+            return connection.execute(text).fetchall()
 
 
 TARGETS: dict[str, Callable[..., Any]] = {

@@ -86,14 +86,16 @@ def test_kills(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Non
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     made = random.Random(seed)
-    url = request.getfixturevalue("postgres") if kind == "postgres" else ""
+    url = request.getfixturevalue("postgres_server").url() if kind == "postgres" else ""
+    # Two connections take longer than to open a file.
+    slower = 2 if kind == "postgres" else 1
     target: Target = TARGETS[kind](tmp_path, url)
     tail = Tail(tmp_path / "out.ndjson")
     about = {"kind": kind, "folder": str(tmp_path), "url": url, "epochs": 1 << 30}
     with Worker() as worker, Reader(tail.look if kind == "ndjson" else lambda: check_epochs(target)) as reader:
         for _ in range(KILLS):
             process = worker.start(about | {"is_ahead": made.random() < 0.5})
-            time.sleep(made.choice((0.02, 0.1, 0.2, 0.3)) * made.random() + 0.01)
+            time.sleep(made.choice((0.02, 0.1, 0.2, 0.3)) * made.random() * slower + 0.01)
             assert worker.kill(process) == -signal.SIGKILL
         epochs = CheckpointFile(tmp_path / "checkpoint").get()[0] + 3
         worker.start(about | {"epochs": epochs, "is_ahead": False})
