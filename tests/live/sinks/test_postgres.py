@@ -113,6 +113,25 @@ def test_types(postgres: str) -> None:
     assert ask(postgres, "SELECT c21 FROM out LIMIT 1") == [(datetime.timedelta(microseconds=-1000),)]
 
 
+def test_numbers_as_they_are(postgres: str) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    made = random.Random(seed)
+    doubles = [made.uniform(-1, 1) * 10.0 ** made.randint(-300, 300) for _ in range(2000)] + [-0.0, 5e-324]
+    wide = [Decimal(made.randint(-(10**30), 10**30)).scaleb(-made.choice((0, 9, 20))) for _ in doubles]
+    kinds = (t.DOUBLE, t.FLOAT, t.DECIMAL(38, 20), t.DECIMAL(10, 9))
+    small = [Decimal(made.randint(-9999, 9999)).scaleb(-9) for _ in doubles]
+    columns = [pa.array(doubles), pa.array(doubles).cast(pa.float32(), safe=False)]
+    columns += [pa.array([v % 10**17 for v in wide], kinds[2].to_arrow()), pa.array(small, kinds[3].to_arrow())]
+    batch = pa.RecordBatch.from_arrays(columns, names=["d", "f", "w", "s"])
+    sink = begun(postgres, Output(batch.schema, kinds, "job-a"))
+    epoch(sink, 1, batch)
+    sink.close()
+    found = ask(postgres, "SELECT d, f::double precision, w, s FROM out")
+    wanted = list(zip(*(column.to_pylist() for column in batch.columns)))
+    assert [(str(row[0]), *row[1:]) for row in sorted(found)] == [(str(row[0]), *row[1:]) for row in sorted(wanted)]
+
+
 def test_times_far_away(postgres: str) -> None:
     schema = pa.schema([("at", pa.timestamp("us")), ("day", pa.date32())])
     sink = begun(postgres, Output(schema, (t.TIMESTAMP, t.DATE), "job-a"))
