@@ -36,6 +36,11 @@ def _format(*choices: str) -> dict[str, Option]:
     }
 
 
+_START = Option("choice", "where to begin without a checkpoint", "earliest", choices=("earliest", "latest"))
+_FOREVER = Option("flag", "whether to wait for more, and not to end after what is there", True)
+_LINES = _format("json", "csv") | {"header": Option("flag", "whether the first line has names, to be skipped", False)}
+
+
 @dataclass(frozen=True)
 class Connector:
     """`module` has the class `reader`, made of (options, schema, name), after `arguments` if there are any.
@@ -69,6 +74,42 @@ CONNECTORS: dict[str, Connector] = {
     "csv": _files("csv", _PATH | _FOLLOW | _SETTLE),
     "json": _files("json", _PATH | _FOLLOW | _SETTLE),
     "arrow": _files("ipc", _PATH | _FOLLOW),
+    "tail": Connector(
+        "tail",
+        "TailReader",
+        "the lines that are appended to a text file, also when it is rotated",
+        {
+            "path": Option("text", "the file", required=True),
+            "start": _START,
+            "follow": _FOREVER,
+            "poll_interval": Option("length", "how often to look for more", "200 milliseconds"),
+            **_LINES,
+        },
+    ),
+    "stdin": Connector("lines", "StdinReader", "the lines of standard input", _LINES),
+    "socket": Connector(
+        "lines",
+        "SocketReader",
+        "lines from a TCP server, or from all who connect",
+        {
+            "host": Option("text", "the address to connect to, or to listen on", "127.0.0.1"),
+            "port": Option("count", "the port; 0 listens on a free one", required=True),
+            "listen": Option("flag", "whether to be the server", False),
+            "timeout": Option("length", "how long to wait for the connection", "10 seconds"),
+            **_LINES,
+        },
+    ),
+    "flight": Connector(
+        "flight",
+        "FlightReader",
+        "Arrow batches that producers put over Arrow Flight",
+        {
+            "host": Option("text", "the address to listen on", "127.0.0.1"),
+            "port": Option("count", "the port; 0 is a free one", required=True),
+            "token": Option("text", "what producers must send as 'authorization: Bearer ..'", secret=True),
+            "batches": Option("count", "how many batches may wait; then producers wait", 16),
+        },
+    ),
     "kafka": Connector(
         "kafka",
         "KafkaReader",
@@ -76,10 +117,8 @@ CONNECTORS: dict[str, Connector] = {
         {
             "brokers": Option("text", "addresses, as in 'host:9092,other:9092'", required=True),
             "topic": Option("text", "the name of the topic", required=True),
-            "start": Option(
-                "choice", "where to begin without a checkpoint", "earliest", choices=("earliest", "latest")
-            ),
-            "follow": Option("flag", "whether to wait for more, and not to end after what is there", True),
+            "start": _START,
+            "follow": _FOREVER,
             "group": Option("text", "a consumer group that is told the offsets of checkpoints"),
             "discover_interval": Option("length", "how often to look for new partitions", "30 seconds"),
             "timeout": Option("length", "how long to wait for an answer of the brokers", "10 seconds"),
@@ -96,12 +135,10 @@ CONNECTORS: dict[str, Connector] = {
             "url": Option("text", "as in 'postgresql://user@host/database'", required=True, secret=True),
             "table": Option("text", "the name of the table, as in 'public.bids'", required=True),
             "key": Option("text", "a column whose values grow, with an index", required=True),
-            "start": Option(
-                "choice", "where to begin without a checkpoint", "earliest", choices=("earliest", "latest")
-            ),
+            "start": _START,
             "wait_for_writers": Option("flag", "read no key while a smaller one may still be committed", True),
             "delay": Option("length", "how long after a key was seen to read up to it", "0 seconds"),
-            "follow": Option("flag", "whether to wait for more, and not to end after what is there", True),
+            "follow": _FOREVER,
             "poll_interval": _FOLLOW["poll_interval"],
             "timeout": Option("length", "how long to wait for a connection", "10 seconds"),
         },

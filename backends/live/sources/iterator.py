@@ -7,7 +7,7 @@ dicts. Three kinds of data are told apart:
   may be a pair (table, offset), and then this is the offset behind it; otherwise it is the number of items. The stream
   replays.
 - A list or tuple is read from its beginning. It replays, too.
-- Any other iterable can be read once. It does not replay.
+- Any other iterable can be read once. It does not replay: whatever it gives is new.
 
 The offset is [the place behind the last whole item, rows given of the next one]. The iterable runs in a thread of its
 own, so that `poll` returns in time however long it takes; it is at most two items ahead."""
@@ -64,14 +64,9 @@ class IteratorReader:
     def open(self, offsets: Mapping[str, Offset]) -> None:
         offset = offsets.get(PARTITION)
         if offset is not None:
-            if not self.replays:
-                raise SourceError(
-                    f"{self.name} reads an iterator, which cannot begin again at an earlier place",
-                    hint="give it a function from an offset to an iterable",
-                )
             if not isinstance(offset, list) or len(offset) != 2 or not isinstance(offset[1], int):
                 raise SourceError(f"the offset of {self.name} in the checkpoint is damaged")
-            self._place, self._skip = offset
+            self._place, self._skip = offset if self.replays else (offset[0], 0)
         self._given = self._skip
         self._thread = threading.Thread(
             target=self._run, args=(self._place,), name=f"tsql stream {self.name}", daemon=True

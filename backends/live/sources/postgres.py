@@ -294,8 +294,9 @@ class PostgresReader:
             shown = ", ".join(column.name for column in columns)
             raise SourceError(f"{self._shown}: there is no column {self._key_name}", hint=f"its columns are {shown}")
         unique = connection.execute(
-            "SELECT 1 FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = %s "
-            "AND indisunique AND indisvalid AND indnkeyatts = 1 AND indpred IS NULL AND attname = %s",
+            "SELECT 1 FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] "
+            "WHERE indrelid = %s AND attname = %s AND indisunique AND indisvalid AND indnkeyatts = 1 "
+            "AND indpred IS NULL",
             [oid, self._key_name],
         ).fetchone()
         if unique is None:
