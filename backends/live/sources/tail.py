@@ -73,13 +73,14 @@ class TailReader:
         if not place["inode"]:
             return  # there was no file yet
         wanted = (place["device"], place["inode"])
-        found = next((path for path, status in self._candidates() if _id(status) == wanted), None)
-        if found is None:
-            raise SourceError(
-                f"{self._path}: the file that was read up to byte {place['at']} is not there any more",
-                hint="keep rotated files, uncompressed, until they are in a checkpoint",
-            )
-        self._file = _TailedFile(found)
+        while self._file is None:
+            found = next((path for path, status in self._candidates() if _id(status) == wanted), None)
+            if found is None:
+                raise SourceError(
+                    f"{self._path}: the file that was read up to byte {place['at']} is not there any more",
+                    hint="keep rotated files, uncompressed, until they are in a checkpoint",
+                )
+            self._file = _opened(found, wanted)
         self._file.go_to(place["at"], place["line"], place["mark"])
 
     def poll(self, rows: int, seconds: float) -> Sequence[Arrival] | None:
@@ -169,28 +170,39 @@ class TailReader:
 
     def _turn(self, file: _TailedFile) -> None:
         """Go from a file that is finished to the next one."""
-        following = self._next(file)
-        self._finished.append(file.id)
-        self._is_rotated = False
-        file.close()
-        self._file = None if following is None else _TailedFile(following)
+        found = self._next(file)
+        following = None if found is None else _opened(*found)
+        if following is not None:
+            self._finished.append(file.id)
+            self._is_rotated = False
+            file.close()
+            self._file = following
 
-    def _next(self, file: _TailedFile) -> str | None:
+    def _next(self, file: _TailedFile) -> tuple[str, FileId] | None:
         """The file that was begun after this one; None if this one still has the name, or nothing has it yet."""
         candidates = [(path, status) for path, status in self._candidates() if _id(status) != file.id]
-        named = next((path for path, _ in candidates if path == self._path), None)
+        named = next(((path, _id(status)) for path, status in candidates if path == self._path), None)
         if named is None:
             return None
         changed = file.status().st_mtime_ns
         between = [
-            (status.st_mtime_ns, path)
+            (status.st_mtime_ns, path, _id(status))
             for path, status in candidates
             if path != self._path and status.st_mtime_ns >= changed and _id(status) not in self._finished
         ]
-        return min(between)[1] if between else named
+        return min(between)[1:] if between else named
 
     def _candidates(self) -> list[tuple[str, os.stat_result]]:
-        """The file under the name, and those with names that begin with it."""
+        """The file under the name, and those with names that begin with it. A listing may lack a file that is being
+        renamed: two in a row must be equal."""
+        found, again = None, self._listed()
+        while found is None or [(path, _id(status)) for path, status in found] != [
+            (path, _id(status)) for path, status in again
+        ]:
+            found, again = again, self._listed()
+        return again
+
+    def _listed(self) -> list[tuple[str, os.stat_result]]:
         folder, name = os.path.split(self._path)
         found = []
         try:
@@ -202,7 +214,7 @@ class TailReader:
                             found.append((entry.path, status))
         except FileNotFoundError:
             return []
-        return found
+        return sorted(found, key=lambda one: one[0])
 
 
 class _TailedFile:
@@ -278,6 +290,18 @@ class _TailedFile:
             f"{self.path}: the file was truncated or written anew after {self.at} bytes of it were read",
             hint="rotate it by renaming it (logrotate without copytruncate)",
         )
+
+
+def _opened(path: str, id: FileId) -> _TailedFile | None:
+    """A file that was found under a path; None if it was renamed in the meantime."""
+    try:
+        file = _TailedFile(path)
+    except FileNotFoundError:
+        return None
+    if file.id == id:
+        return file
+    file.close()
+    return None
 
 
 def _id(status: os.stat_result) -> FileId:

@@ -81,10 +81,13 @@ def test_growing_file_is_rotated(tmp_path: Path) -> None:
                 path.rename(tmp_path / "log.1")
         append(path, json.dumps({"id": -1, "name": "end"}) + "\n")
 
+    first = opened(path)
+    first.open({})
+    _, offsets = poll_until(first, lambda rows: True)
+    first.close()
     producer = threading.Thread(target=produce)
     producer.start()
     seen: list[int] = []
-    offsets: dict[str, Any] = {}
     while -1 not in seen:
         reader = opened(path)
         reader.open(offsets)
