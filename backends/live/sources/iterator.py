@@ -150,13 +150,16 @@ class IteratorReader:
         except TsqlError as error:
             self._put(_Item(None, error=error))
         except Exception as error:  # the user's own code may raise anything
-            failed = SourceError(f"the iterable of {self.name} failed: {type(error).__name__}: {error}")
+            failed = self._failed(error)
             failed.__cause__ = error
             self._put(_Item(None, error=failed))
         finally:
             end = getattr(items, "close", None)
             if self._closing.is_set() and end is not None:
                 end()
+
+    def _failed(self, error: Exception) -> SourceError:
+        return SourceError(f"the iterable of {self.name} failed: {type(error).__name__}: {error}")
 
     def _items(self, begin: Any) -> Iterator[Any]:
         if callable(self._data):
@@ -180,13 +183,14 @@ class IteratorReader:
 
     def _read_schema(self) -> Schema:
         """The columns of the first item. A function is called once more for it."""
-        if callable(self._data):
-            first = next(iter(self._data(0)), None)
-        elif self._once is not None:
-            first = next(self._once, None)
+        try:
+            first = next(self._once if self._once is not None else self._items(0), None)
+        except TsqlError:
+            raise
+        except Exception as error:  # the user's own code may raise anything
+            raise self._failed(error) from error
+        if self._once is not None:
             self._once = itertools.chain(() if first is None else (first,), self._once)
-        else:
-            first = next(iter(self._data), None)
         if first is None:
             raise SourceError(f"{self.name} has no items, so its columns are not known", hint="declare its columns")
         return columns_of_table(_table(first[0] if _is_pair(first) else first, self.name), self.name)

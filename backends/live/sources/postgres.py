@@ -188,6 +188,7 @@ class PostgresReader:
         ).format(oid=sql.SQL("{}::oid").format(sql.Literal(self._oid)))
         with self._asking() as connection:
             return {row[0] for row in connection.execute(query).fetchall()}
+        return {"unknown"}  # the reader is being closed
 
     def _range(self, until: str | None) -> sql.Composed:
         """The condition for keys behind the last one, and up to one."""

@@ -133,6 +133,12 @@ def test_errors(data: Any, message: str) -> None:
         steps(opened(data), lambda: 10)
 
 
+def test_errors_while_the_columns_are_looked_for() -> None:
+    for data, message in ((lambda n: 1 // n, "the iterable of s failed: ZeroDivisionError"), ([], "s has no items")):
+        with pytest.raises(SourceError, match=message):
+            opened(data, None)
+
+
 def test_an_item_that_became_shorter() -> None:
     with pytest.raises(SourceError, match="the item behind 0 had more rows"):
         steps(opened([{"id": [1], "name": ["a"]}]), lambda: 10, {"items": [0, 5]})
