@@ -75,8 +75,8 @@ class KafkaReader:
         self._consumer: ck.Consumer | None = None
         self._offsets: dict[int, int] = {}
         self._fresh: list[int] = []
-        self._left: set[int] = set()
-        """Partitions whose end was not reached, if the stream ends there."""
+        self._ends: dict[int, int] = {}
+        """Where the partitions end whose ends are not reached, if the stream ends there."""
         self._next_look = 0.0
         self._behind: int | None = None
         self._closing = threading.Event()
@@ -111,7 +111,7 @@ class KafkaReader:
                     # A new partition is told with where it begins: `latest` is another place after a restart.
                     fresh, self._fresh = self._fresh, []
                     return [Arrival(str(one), empty_batch(self.schema), self._offsets[one]) for one in fresh]
-                if not self._follow and not self._left:
+                if not self._follow and not self._ends:
                     return None
                 now = time.monotonic()
                 if self._follow and now >= self._next_look:
@@ -119,7 +119,7 @@ class KafkaReader:
                     continue
                 messages = self._taken(consumer, min(rows, MOST_MESSAGES), max(0.0, min(WAKE_SECONDS, deadline - now)))
                 arrivals = self._arrivals(messages)
-                if arrivals or (now >= deadline and (self._follow or self._left)):
+                if arrivals or (now >= deadline and (self._follow or self._ends)):
                     self._measure(consumer)
                     return arrivals
         return []
@@ -180,13 +180,16 @@ class KafkaReader:
             values, offsets = [values[number] for number in kept], [offsets[number] for number in kept]
         batch = self._format.decode(values, lambda i: f"{self._topic}, partition {partition}, offset {offsets[i]}")
         self._offsets[partition] = end
+        if end >= self._ends.get(partition, end + 1):
+            del self._ends[partition]
         return Arrival(str(partition), batch, end)
 
     def _meet(self, error: Any, message: Any) -> None:
         """An error in place of a message."""
         code = error.code()
         if code == ck.KafkaError._PARTITION_EOF:
-            self._left.discard(message.partition())
+            # The last offset may be a mark of a transaction, which no message has.
+            self._ends.pop(message.partition(), None)
         elif code == ck.KafkaError._AUTO_OFFSET_RESET:
             raise SourceError(
                 f"{self._topic}: partition {message.partition()} has no message with offset "
@@ -212,14 +215,15 @@ class KafkaReader:
         """Begin to read at offsets that are known, and other partitions at one of their ends."""
         consumer = self._opened()
         found = dict(known)
-        for partition in others:
+        for partition in [*others, *(() if self._follow else known)]:
             try:
                 ends = consumer.get_watermark_offsets(ck.TopicPartition(self._topic, partition), self._timeout)
             except ck.KafkaException as error:
                 raise SourceError(f"{self._topic}, partition {partition}: {error.args[0].str()}") from None
-            found[partition] = ends[1] if latest else ends[0]
+            found.setdefault(partition, ends[1] if latest else ends[0])
+            if not self._follow and found[partition] != ends[1]:
+                self._ends[partition] = ends[1]
         self._offsets |= found
-        self._left |= found.keys()
         self._fresh += sorted(found)
 
     def _look(self, consumer: ck.Consumer) -> None:
