@@ -57,11 +57,13 @@ ToLateTable = Callable[[StreamInput, list[pa.RecordBatch]], None]
 
 @dataclass
 class Spec:
-    """What a job is. interval: seconds between epochs. shards: into how many the state is cut, whatever the plan says.
+    """What a job is. identifier: by which sinks know it; it stays the same when the job is resumed, and is new where it
+    begins anew. interval: seconds between epochs. shards: into how many the state is cut, whatever the plan says.
     to_late_table: takes late rows of ON LATE INTO at the end of an
     epoch."""
 
     name: str
+    identifier: str
     plan: PhysicalPlan
     sink: Sink
     checkpoint: Checkpoint | None = None
@@ -147,10 +149,12 @@ class JobRun:
         output = Output(
             self.emitter.schema,
             tuple(spec.plan.root.schema[name].type for name in spec.plan.columns),
-            spec.name,
+            spec.identifier,
             spec.emission.has_changes,
             self.identity.keys,
         )
+        if output.has_changes and not spec.sink.takes_changes:
+            raise PlanError("the sink takes final rows, and the query gives changes", hint="EMIT FINAL")
         spec.sink.open(output)
         last = None
         if spec.checkpoint is not None:
@@ -159,7 +163,8 @@ class JobRun:
             if known is not None and last is not None:
                 last = check_same(known, self.identity, last)
             if known is None or known.get("identity") != self.identity.to_json():
-                spec.checkpoint.describe({"name": spec.name, "identity": self.identity.to_json()})
+                about = {"name": spec.name, "identifier": spec.identifier, "identity": self.identity.to_json()}
+                spec.checkpoint.describe(about)
         if last is None:
             spec.sink.recover(0, None)
         else:
