@@ -50,9 +50,13 @@ class FullJoins(Joins):
             if self.held[1].rows:
                 self.matched.add(self.met.rows(rows))
                 self.held[1].rows = self.unmet.rows(rows)
-        left = self._left()
-        unmatched = self._passed(self.held[1], left)
-        self._passed(self.matched, left)
+        # A row that no left row to come can match may match one that is held.
+        rest = {"side_0": self.held[0].rows, "side_1": self._passed(self.held[1], self.progress[0])}
+        unmatched: Rows = []
+        if rest["side_1"]:
+            unmatched = self.unmet.rows(rest)
+            self.matched.add(self.met.rows(rest))
+        self._passed(self.matched, self._left())
         return found + (self.padded.rows({"side_0": [], "side_1": unmatched}) if unmatched else [])
 
     before: tuple[object, ...] = ()
