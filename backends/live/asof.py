@@ -1,11 +1,11 @@
 """Live ASOF joins.
 
-A join that looks back in time (`left >= right`, `>`) knows the match of a left row when the right side has passed it. One
-that looks ahead knows it when the right side has passed a match, or the tolerance.
+A join that looks back in time (`left >= right`, `>`) knows the match of a left row when the right side has passed it.
+One that looks ahead knows it when the right side has passed a match, or the tolerance.
 
-State: waiting left rows, and right rows. A right row is dropped when a later row of the same key is nearer for every left
-row held or to come (which a condition beside the keys may rule out), when it is further away than the tolerance, and,
-looking ahead, when it is before them."""
+State: waiting left rows, and right rows. A right row is dropped when a later row of the same key is nearer for every
+left row held or to come (which a condition beside the keys may rule out), when it is further away than the tolerance,
+and, looking ahead, when it is before them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class AsofJoins(LiveOperator):
             else "holds left rows until a match or the tolerance is passed, and right rows that may be nearest to them"
         )
         if not self.frees_right:
-            self.why = "holds left rows until the right side has passed them, and all right rows: the join has a condition"
+            self.why = (
+                "holds left rows until the right side has passed them, and all right rows: the join has a condition"
+            )
         self.found = None if self.looks_back else self._found()
         self.near = self._near()
         self.before: tuple[object, ...] = ()
@@ -173,9 +175,7 @@ class AsofJoins(LiveOperator):
         if self.ended or (self.progress[0].ended and not self.held[0].rows):
             return Progress(ended=True)
         first = self._first()
-        return Progress(
-            {self.left.name: first} if first is not None and isinstance(self.left, Column) else {}
-        )
+        return Progress({self.left.name: first} if first is not None and isinstance(self.left, Column) else {})
 
     def endless(self) -> str | None:
         left, right = self.progress

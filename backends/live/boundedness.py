@@ -1,9 +1,9 @@
 """Tells of a live query what could never answer, or hold more and more rows, however long it runs: `problems`.
 
 A copy of the query that has no rows is told that the time of each scan has come far. Each step passes on what it can
-promise then, and says what it lacks (`LiveOperator.endless`). So the steps know no more than they do in a run, and what is
-found is a property of the plan. Not told: a state that grows with the number of different keys (a row per partition of a
-running sum), and lifetimes that do not end."""
+promise then, and says what it lacks (`LiveOperator.endless`). So the steps know no more than they do in a run, and what
+is found is a property of the plan. Not told: a state that grows with the number of different keys (a row per partition
+of a running sum), and lifetimes that do not end."""
 
 from __future__ import annotations
 
@@ -42,11 +42,14 @@ WAYS: tuple[tuple[type[LiveOperator], tuple[str, ...]], ...] = (
     (
         Windows,
         (
-            "PARTITION BY a window of time: FROM TUMBLE(stream, time, INTERVAL '1 hour'), OVER (PARTITION BY window_start ..)",
+            "PARTITION BY a window of time: FROM TUMBLE(stream, time, INTERVAL '1 hour') and PARTITION BY window_start",
             "ORDER BY the time of the stream, ascending, with a frame that looks back only so far",
         ),
     ),
-    (Sorts, ("ORDER BY the time of the stream first, ascending", "leave ORDER BY out, or apply it to what is read later")),
+    (
+        Sorts,
+        ("ORDER BY the time of the stream first, ascending", "leave ORDER BY out, or apply it to what is read later"),
+    ),
     (Hold, ("apply it to a window of time, or to what the query gives",)),
 )
 

@@ -51,15 +51,15 @@ FAR = INFINITE // 2
 class Matches(LiveOperator):
     """A match step whose pattern `match_rows.undecidable` lets pass."""
 
+    step: Match
+
     def __init__(self, step: Match, engine: Engine):
         super().__init__(step, engine)
         spec, schema = step.spec, self.below[0].schema
         self.time = spec.order[0].expr
         self.rows = MatchRows(spec, schema)
         self.seen = HeldRows(schema)
-        self.numbered = HeldRows(
-            Schema((*(Field(f"of {c.name}", c.type) for c in spec.by), Field(BEFORE, BIGINT)))
-        )
+        self.numbered = HeldRows(Schema((*(Field(f"of {c.name}", c.type) for c in spec.by), Field(BEFORE, BIGINT))))
         self.marks = {"tried": 0}
         passed = compare(self.time, "<", parameter("time", self.time.type))
         self.passed, self.later = self.filtered(0, passed), self.filtered(0, unless_null(negated(passed)))

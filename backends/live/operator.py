@@ -3,6 +3,7 @@ its input has ended."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -217,15 +218,15 @@ def negated(condition: Expr) -> Call:
     return Call("not", (condition,), BOOLEAN)
 
 
-def any_of(conditions: list[Expr]) -> Expr:
+def any_of(conditions: Sequence[Expr]) -> Expr:
     return _folded("or", conditions)
 
 
-def all_of(conditions: list[Expr]) -> Expr:
+def all_of(conditions: Sequence[Expr]) -> Expr:
     return _folded("and", conditions)
 
 
-def _folded(op: str, conditions: list[Expr]) -> Expr:
+def _folded(op: str, conditions: Sequence[Expr]) -> Expr:
     found = conditions[0]
     for condition in conditions[1:]:
         found = Call(op, (found, condition), BOOLEAN)

@@ -8,6 +8,8 @@ of the plan over them. Conditions that are no equalities are answered at the end
 
 from __future__ import annotations
 
+from functools import partial
+
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given, graft
 from tsql.backends.live.lifetimes.forms import Form, Users, through_projects
 from tsql.backends.live.operator import (
@@ -36,8 +38,8 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class Clip:
-    """top: the join of `rows` with their answers. first: its column with the first start of `others` after a row's. start:
-    the row's, other_start: that of the others; end: the row's end, where users of `top` say it."""
+    """top: the join of `rows` with their answers. first: its column with the first start of `others` after a row's.
+    start: the row's, other_start: that of the others; end: the row's end, where users of `top` say it."""
 
     top: HashJoin
     rows: Step
@@ -55,7 +57,7 @@ def find_clip(step: Step, users: Users) -> Form | None:
     for side in range(2):
         found = _clip(step, side, users.get(id(step), []))
         if found is not None:
-            return Form((found.rows, found.others), lambda engine, found=found: Clips(found, engine))
+            return Form((found.rows, found.others), partial(Clips, found))
     return None
 
 
@@ -107,8 +109,8 @@ def _end(users: list[Step], first: str, rows: Step) -> Expr | None:
                     found[end.sql()] = end
                 case _ if first in expr.columns():
                     return None
-    (end,) = found.values() if len(found) == 1 else (None,)
-    return end if end is not None and set(end.columns()) <= set(rows.schema.names) else None
+    known = [end for end in found.values() if set(end.columns()) <= set(rows.schema.names)]
+    return known[0] if len(found) == len(known) == 1 else None
 
 
 class Clips(LiveOperator):
@@ -126,7 +128,7 @@ class Clips(LiveOperator):
         cuts = {id(below): self.leaf(side) for side, below in enumerate(self.below)}
         self.whole = Fragment(engine, graft(clip.top, cuts, engine.shards))
         time = parameter("time", TIMESTAMP)
-        known = [compare(Column(clip.first, TIMESTAMP), "<=", time)]
+        known: list[Expr] = [compare(Column(clip.first, TIMESTAMP), "<=", time)]
         if clip.end is not None:
             known.append(compare(clip.end, "<=", time))
         final, clipped = any_of(known), given("clipped", clip.top.schema)
@@ -170,7 +172,9 @@ class Clips(LiveOperator):
 
     def endless(self) -> str | None:
         if not self.progress[1].ended and self.progress[1].bounds.get(self.clip.other_start) is None:
-            return "the rows that clip others start at no time that advances, so nothing is ever known not to be clipped"
+            return (
+                "the rows that clip others start at no time that advances, so nothing is ever known not to be clipped"
+            )
         if not self.progress[0].ended and self.progress[0].bounds.get(self.clip.start) is None:
             return "the rows that are clipped start at no time that advances, so all later starts are held"
         return None

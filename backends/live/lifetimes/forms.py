@@ -1,4 +1,4 @@
-"""The forms that lifetimes take in a plan, as the analyzer writes them (tsql/analyze/time/cut.py): reading them back."""
+"""Reads the forms that lifetimes take in a plan back, as the analyzer writes them (tsql/analyze/time/cut.py)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from tsql.backends.live.fragments import Engine
 from tsql.backends.live.operator import LiveOperator, origin
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
+from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.call import WHOLE_PARTITION, Bound, Frame
-from tsql.kernels.expr.types import BIGINT
 from tsql.planner.logical.predicates import conjuncts
 from tsql.planner.physical.operators.filter import Filter
 from tsql.planner.physical.operators.project import Project
@@ -83,11 +83,6 @@ def replaced(expr: Expr, columns: dict[str, Expr]) -> Expr:
     return expr.with_children(children) if children else expr
 
 
-def without_flags(expr: Expr) -> str:
-    """The text of an expression: whether a column may be NULL, and types of functions, do not tell them apart."""
-    return expr.sql()
-
-
 def islands_of(step: Step) -> Islands | None:
     """The islands that end in a step."""
     if not (isinstance(step, Window) and len(step.calls) == 1 and step.calls[0][1].name == "lead"):
@@ -102,7 +97,9 @@ def islands_of(step: Step) -> Islands | None:
     calls = dict(first.calls)
     before = step.calls[0][1].args[0]
     whole = [c for c in calls.values() if c.name == "max" and c.frame == WHOLE_PARTITION and len(c.args) == 1]
-    if not (isinstance(before, Column) and before.name in calls and len(whole) == 1 and len(step.calls[0][1].args) == 1):
+    if not (
+        isinstance(before, Column) and before.name in calls and len(whole) == 1 and len(step.calls[0][1].args) == 1
+    ):
         return None
     end = whole[0].args[0]
     if not (isinstance(end, Column) and columns_of(first.by) == keys and start_of(first) == start):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tsql.backends.live.lifetimes.forms import (
     BEFORE,
-    comparisons,
     columns_of,
+    comparisons,
     is_infinite,
     islands_of,
     start_of,
@@ -84,7 +84,9 @@ def _pieces(top: HashJoin, side: int) -> PieceForm | None:
     domain: dict[str, Expr] = {}
     for key in top.keys:
         mine, other = (key.left, key.right) if side == 0 else (key.right, key.left)
-        found = columns.get(other.name) if isinstance(other, Column) else None
+        if not isinstance(other, Column):
+            return None
+        found = columns.get(other.name)
         if not isinstance(found, Column) or found.name not in spans.keys:
             return None
         keys.append((mine, other.name))
@@ -102,13 +104,13 @@ def _pieces(top: HashJoin, side: int) -> PieceForm | None:
         return None
     (start, last), (first, end) = begins[0], ends[0]
     times = _times(spans)
-    if not all(isinstance(e, Column) for e in (start, end, first, last)):
+    if not (isinstance(start, Column) and isinstance(end, Column)):
+        return None
+    if not (isinstance(first, Column) and isinstance(last, Column)):
         return None
     if (columns[first.name].sql(), columns[last.name].sql()) != times:
         return None
-    return PieceForm(
-        top, rows, spans_step, spans, tuple(keys), start.name, end.name, first.name, last.name, domain
-    )
+    return PieceForm(top, rows, spans_step, spans, tuple(keys), start.name, end.name, first.name, last.name, domain)
 
 
 def _times(spans: Spans) -> tuple[str, str]:
@@ -194,14 +196,10 @@ def _covers(last: Step) -> Spans | None:
         domain = _unfiltered(origin(below.inputs[side]))
         if not (isinstance(domain, Aggregate) and not domain.calls and not domain.exports):
             continue
-        of_domain = {
-            n: e.name for n in islands.keys if isinstance(e := columns[n], Column) and e.name in domain.schema
-        }
+        of_domain = {n: e.name for n in islands.keys if isinstance(e := columns[n], Column) and e.name in domain.schema}
         if set(of_domain.values()) == set(domain.schema.names):
             other = _other(below, columns, domain, islands.start, islands.end)
             if other is not None:
                 assert isinstance(last, Window), "islands end in a window"
                 return Spans(True, last, islands.keys, domain, of_domain, (other,))
     return None
-
-

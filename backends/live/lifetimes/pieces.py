@@ -139,9 +139,7 @@ class Pieces(LiveOperator):
         """The rows that go on behind the bound, cut there."""
         form, time = self.form, self.time
         first, last = Column(form.first, TIMESTAMP), Column(form.last, TIMESTAMP)
-        there = all_of(
-            [compare(first, "<", time), compare(last, ">=" if form.spans.covered else ">", time)]
-        )
+        there = all_of([compare(first, "<", time), compare(last, ">=" if form.spans.covered else ">", time)])
         now = Filter((spans,), predicate=there)
         keys = tuple(JoinKey(mine, _column(spans, other), True) for mine, other in form.keys)
         alive = Filter((rows,), predicate=compare(Column(form.end, TIMESTAMP), ">", time))
@@ -153,9 +151,7 @@ class Pieces(LiveOperator):
             Literal(None, TIMESTAMP),
         )
         since = Case(((has_begun, time),), Column(SINCE, TIMESTAMP))
-        return Project(
-            (joined,), columns=(*same_columns(form.rows.schema), (SINCE, since), (OPENED, begins))
-        )
+        return Project((joined,), columns=(*same_columns(form.rows.schema), (SINCE, since), (OPENED, begins)))
 
     def consume(self, side: int, rows: Rows) -> Rows:
         if side:

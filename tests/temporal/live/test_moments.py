@@ -135,8 +135,9 @@ def test_results_leave_when_they_are_final(name: str, seed: int) -> None:
         (row, next((b for b in bounds if b is not None and moment is not None and b >= moment), None))
         for row, moment in expected(events, others)
     ]
-    missing, more = Counter(map(repr, wanted)) - Counter(map(repr, found)), Counter(map(repr, found)) - Counter(
-        map(repr, wanted)
+    missing, more = (
+        Counter(map(repr, wanted)) - Counter(map(repr, found)),
+        Counter(map(repr, found)) - Counter(map(repr, wanted)),
     )
     assert not missing and not more, f"missing {list(missing)[:5]}, too many {list(more)[:5]}"
     assert any(bound is not None for _, bound in found)

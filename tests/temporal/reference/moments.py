@@ -78,8 +78,8 @@ def runs_within(rows: Rows, length: int) -> Moments:
 
 
 def uncovered(rows: Rows, others: Rows, lasts: int, other_lasts: int) -> Moments:
-    """NOT EXISTS over lifetimes of constant lengths: a piece is known when the bound has reached its end. One that is cut
-    off is known when the row that does it has come; rows come before the bound has passed them."""
+    """NOT EXISTS over lifetimes of constant lengths: a piece is known when the bound has reached its end. One that is
+    cut off is known when the row that does it has come; rows come before the bound has passed them."""
     found: Moments = []
     for row in rows:
         since, end = row["ts"], row["ts"] + lasts
