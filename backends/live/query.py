@@ -79,12 +79,13 @@ class LiveQuery:
     def _add(self, step: Step, users: dict[int, int]) -> None:
         partial = isinstance(step, Aggregate) and step.exports
         region = self.regions.get(id(step))
-        if id(step) in self.inside or partial or (step.is_stateless and step.inputs and users.get(id(step), 0) < 2):
+        passes = partial or (step.is_stateless and step.inputs and users.get(id(step), 0) < 2)
+        if id(step) in self.inside or (passes and region is None):
             return
         if not step.inputs:
             self.nodes[id(step)] = LiveNode(step, None)
             return
-        shared = step.is_stateless
+        shared = step.is_stateless and region is None
         operator: LiveOperator
         if region is not None:
             operator = region.make(self.engine)

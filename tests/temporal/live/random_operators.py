@@ -161,10 +161,11 @@ def pieces(random: Random) -> str:
         case 3:
             return f"SELECT l.id, valid_from, valid_to FROM {one} CLIP JOIN {other} ON l.k = r.k"
         case 4:
-            both = random.choice(("UNION", "INTERSECT", "EXCEPT"))
+            both = random.choice(("UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
             return f"SELECT k, v FROM {one} {both} SELECT k, v FROM {other}"
         case 5:
             return f"SELECT DISTINCT {random.choice(('k', 'k, v', 'v'))} FROM {one}"
         case 6:
             return f"SELECT * FROM STITCH((SELECT k, v FROM {one}))"
-    return f"SELECT k, count(DISTINCT v) AS n, median(v) AS m FROM {one} GROUP BY k"
+    calls = random.choice(("count(DISTINCT v) AS n, median(v) AS m", "median(v) AS m, count(*) AS n"))
+    return f"SELECT k, {calls} FROM {one} GROUP BY k"
