@@ -37,10 +37,6 @@ class FullJoins(Joins):
         return super().tables() | {"matched": self.matched}
 
     def advance(self) -> Rows:
-        now = tuple((p.ended, tuple(sorted(p.bounds.items()))) for p in self.progress)
-        if now == self.before and not self.progress[1].ended:
-            return []
-        self.before = now
         found: Rows = []
         final = self._final()
         if final:
@@ -58,8 +54,6 @@ class FullJoins(Joins):
             self.matched.add(self.met.rows(rest))
         self._passed(self.matched, self._left())
         return found + (self.padded.rows({"side_0": [], "side_1": unmatched}) if unmatched else [])
-
-    before: tuple[object, ...] = ()
 
     def _passed(self, held: HeldRows, others: Progress) -> Rows:
         """The right rows that no left row can match any more. They are no longer held."""

@@ -66,6 +66,10 @@ class Joins(LiveOperator):
         waits = "" if self.is_eager else ", and a row waits until it cannot be matched"
         return f"holds both sides; {' and '.join(bounded) or 'neither'} may be let go by time{waits}"
 
+    @property
+    def decides_at_once(self) -> bool:
+        return not self.is_eager and self.progress[1].ended
+
     def consume(self, side: int, rows: Rows) -> Rows:
         if not self.is_eager:
             return super().consume(side, rows)
@@ -195,3 +199,13 @@ def _column(expr: Expr) -> tuple[str, int] | None:
             length = days * DAY_US + micros
             return column.name, length if op == "+" else -length
     return None
+
+
+class OpenJoins(Joins):
+    """A hash join of a kind in which any right row may change the answer of any left row: a NULL in NOT IN, a second row
+    of a scalar subquery. Left rows wait until the right side has ended."""
+
+    def __init__(self, step: HashJoin, engine: Engine):
+        super().__init__(step, engine)
+        self.limits = ((), ())
+        self.why = "holds left rows until the right side has ended: each of its rows may change every answer"

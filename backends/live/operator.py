@@ -90,9 +90,16 @@ class LiveOperator:
         return []
 
     def punctuate(self, progress: tuple[Progress, ...]) -> Rows:
-        """Take the promises of the inputs, and return the rows that are now final."""
+        """Take the promises of the inputs, and return the rows that are now final. What is held is looked through only
+        when a promise is new."""
+        is_new = progress != self.progress
         self.progress = progress
-        return self.advance()
+        return self.advance() if is_new or self.decides_at_once else []
+
+    @property
+    def decides_at_once(self) -> bool:
+        """Whether rows may be final when they come, without a new promise."""
+        return False
 
     def advance(self) -> Rows:
         """The rows that have become final."""

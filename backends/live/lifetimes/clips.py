@@ -124,7 +124,6 @@ class Clips(LiveOperator):
         self.held = tuple(HeldRows(step.schema) for step in self.below)
         self.marks = {}
         self.bounds: dict[str, int] = {}
-        self.before: tuple[object, ...] = ()
         cuts = {id(below): self.leaf(side) for side, below in enumerate(self.below)}
         self.whole = Fragment(engine, graft(clip.top, cuts, engine.shards))
         time = parameter("time", TIMESTAMP)
@@ -137,15 +136,15 @@ class Clips(LiveOperator):
         self.waiting = Fragment(engine, restricted(waits, clip.rows))
         self.later = self.filtered(1, compare(Column(clip.other_start, TIMESTAMP), ">", time))
 
+    @property
+    def decides_at_once(self) -> bool:
+        return self.progress[1].ended
+
     def advance(self) -> Rows:
         rows, others = self.held
         comes = self.progress[0].bounds.get(self.clip.start)
         time = self.progress[1].bounds.get(self.clip.other_start)
         ended = self.progress[1].ended
-        now = (comes, time, self.progress[0].ended, ended)
-        if now == self.before and not ended:
-            return []
-        self.before = now
         found: Rows = []
         if rows.rows and (ended or time is not None):
             clipped = self.whole.rows({"side_0": rows.rows, "side_1": others.rows})
