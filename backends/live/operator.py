@@ -246,8 +246,12 @@ def held_bounds(progress: Progress, rows: Rows, schema: Schema) -> dict[str, int
     return {
         name: min([bound, *(least for c in rows if (least := _least(c.arrays[names.index(name)])) is not None)])
         for name, bound in progress.bounds.items()
-        if name in schema
+        if name in schema and _is_word(schema[name].type)
     }
+
+
+def _is_word(kind: Type) -> bool:
+    return kind.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE") or (kind.is_integer and kind.bits <= 64)
 
 
 def _least(values: pa.Array) -> int | None:

@@ -289,7 +289,7 @@ CALLS_OVER = (
 def query(random: Random) -> str:
     """A query whose rows are defined whatever the order of its input."""
     some = ", ".join(f"{call} AS a{number}" for number, call in enumerate(random.sample(CALLS, random.randint(1, 3))))
-    match random.randrange(21):
+    match random.randrange(22):
         case 0:
             return f"SELECT * FROM {_rows(random, 3)} q"
         case 1 | 2:
@@ -360,6 +360,11 @@ def query(random: Random) -> str:
             return patterns(random)
         case 18 | 19:
             return pieces(random)
+        case 20:
+            return (
+                f"SELECT a.id, b.id AS j, a.v, b.s FROM {_rows(random, 1)} a FULL JOIN {_rows(random, 0)} b ON "
+                f"{_on(random)}"
+            )
     return f"SELECT id, k, v, ts, {random.choice(CALLS_OVER)} AS w FROM {_rows(random)} q"
 
 

@@ -114,8 +114,11 @@ def patterns(random: Random) -> str:
         "BIG AS v > FIRST(v) AND sum(v) < 40"
     )
     named = ", ".join(part for part in _defined(define) if part.split(" ")[0] in pattern.replace("?", " "))
+    table = random.choice(("e", "o"))
+    if random.random() < 0.2:
+        table, keys = f"TUMBLE({table}, ts, {interval(random, 5)})", "PARTITION BY k, window_start "
     return (
-        f"SELECT {shown} FROM {random.choice(('e', 'o'))} MATCH_RECOGNIZE ({keys}ORDER BY ts, id MEASURES {measures} "
+        f"SELECT {shown} FROM {table} MATCH_RECOGNIZE ({keys}ORDER BY ts, id MEASURES {measures} "
         f"{output}{skip}PATTERN ({pattern}){within} DEFINE {named or 'S AS v IS NOT NULL'})"
     )
 

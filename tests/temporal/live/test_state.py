@@ -91,6 +91,11 @@ SHRINKING = {
         "SELECT k, first_id, last_id FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES FIRST(id) AS "
         "first_id, LAST(id) AS last_id PATTERN (S DOWN+ UP+) DEFINE DOWN AS v < PREV(v), UP AS v > PREV(v))"
     ),
+    "row pattern of a window": (
+        "SELECT k, first_id, n FROM TUMBLE(events, ts, INTERVAL '10 seconds') MATCH_RECOGNIZE (PARTITION BY "
+        "window_start, k ORDER BY ts MEASURES FIRST(id) AS first_id, count(*) AS n PATTERN (S ANY*) DEFINE ANY AS "
+        "v >= 0)"
+    ),
     "row pattern within": (
         "SELECT first_id, last_id FROM events MATCH_RECOGNIZE (ORDER BY ts MEASURES FIRST(id) AS first_id, "
         "LAST(id) AS last_id PATTERN (S ANY+) WITHIN INTERVAL '10 seconds' DEFINE ANY AS v >= 0)"
