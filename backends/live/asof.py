@@ -57,7 +57,6 @@ class AsofJoins(LiveOperator):
             )
         self.found = None if self.looks_back else self._found()
         self.near = self._near()
-        self.before: tuple[object, ...] = ()
         self.waiting = self._waiting() if self.ahead is not None else None
         self.needed = self._needed() if self.looks_back and step.condition is None else None
 
@@ -109,11 +108,11 @@ class AsofJoins(LiveOperator):
         kept = Filter((following,), predicate=unless_null(negated(stands_before)))
         return Fragment(self.engine, restricted(kept, leaf))
 
+    @property
+    def decides_at_once(self) -> bool:
+        return self.progress[1].ended
+
     def advance(self) -> Rows:
-        now = tuple((p.ended, tuple(sorted(p.bounds.items()))) for p in self.progress)
-        if now == self.before and not self.progress[1].ended:
-            return []
-        self.before = now
         final = self._final()
         found = self.whole.rows({"side_0": final, "side_1": self.held[1].rows}) if final else []
         found += self._matched()

@@ -42,8 +42,7 @@ WAYS: tuple[tuple[type[LiveOperator], tuple[str, ...]], ...] = (
     (
         Windows,
         (
-            "PARTITION BY a window of time: FROM TUMBLE(stream, time, INTERVAL '1 hour'), "
-            "OVER (PARTITION BY window_start ..)",
+            "PARTITION BY a window of time: FROM TUMBLE(stream, time, INTERVAL '1 hour') and PARTITION BY window_start",
             "ORDER BY the time of the stream, ascending, with a frame that looks back only so far",
         ),
     ),

@@ -37,10 +37,6 @@ class FullJoins(Joins):
         return super().tables() | {"matched": self.matched}
 
     def advance(self) -> Rows:
-        now = tuple((p.ended, tuple(sorted(p.bounds.items()))) for p in self.progress)
-        if now == self.before and not self.progress[1].ended:
-            return []
-        self.before = now
         found: Rows = []
         final = self._final()
         if final:
@@ -50,12 +46,14 @@ class FullJoins(Joins):
             if self.held[1].rows:
                 self.matched.add(self.met.rows(rows))
                 self.held[1].rows = self.unmet.rows(rows)
-        left = self._left()
-        unmatched = self._passed(self.held[1], left)
-        self._passed(self.matched, left)
+        # A row that no left row to come can match may match one that is held.
+        rest = {"side_0": self.held[0].rows, "side_1": self._passed(self.held[1], self.progress[0])}
+        unmatched: Rows = []
+        if rest["side_1"]:
+            unmatched = self.unmet.rows(rest)
+            self.matched.add(self.met.rows(rest))
+        self._passed(self.matched, self._left())
         return found + (self.padded.rows({"side_0": [], "side_1": unmatched}) if unmatched else [])
-
-    before: tuple[object, ...] = ()
 
     def _passed(self, held: HeldRows, others: Progress) -> Rows:
         """The right rows that no left row can match any more. They are no longer held."""

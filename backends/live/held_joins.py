@@ -9,7 +9,15 @@ are kept while a left row, held or to come, may need them."""
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
-from tsql.backends.live.operator import LiveOperator, any_of, compare, negated, parameter, unless_null
+from tsql.backends.live.operator import (
+    LiveOperator,
+    any_of,
+    compare,
+    held_bounds,
+    negated,
+    parameter,
+    unless_null,
+)
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.predicates import conjuncts
@@ -66,6 +74,10 @@ class Joins(LiveOperator):
         waits = "" if self.is_eager else ", and a row waits until it cannot be matched"
         return f"holds both sides; {' and '.join(bounded) or 'neither'} may be let go by time{waits}"
 
+    @property
+    def decides_at_once(self) -> bool:
+        return not self.is_eager and self.progress[1].ended
+
     def consume(self, side: int, rows: Rows) -> Rows:
         if not self.is_eager:
             return super().consume(side, rows)
@@ -112,23 +124,17 @@ class Joins(LiveOperator):
         return self._held_too(0)
 
     def _held_too(self, side: int) -> Progress:
-        """What is known of all rows of a side, including held ones: columns whose bound is known for both."""
-        stay = {}
+        """What is known of all rows of a side, including held ones."""
+        coming, held = self.progress[side], self.held[side]
+        if not coming.ended:
+            return Progress(held_bounds(coming, held.rows, held.schema))
+        found = {}
         for limit in self.limits[side]:
             low = self.progress[1 - side].lower(limit.low)
             column = _column(limit.high)
             if low is not None and column is not None:
-                stay[column[0]] = max(stay.get(column[0], -(2**63)), moved(low, -column[1]))
-        if not self.held[side].rows:
-            return self.progress[side]
-        coming = self.progress[side]
-        return Progress(
-            {
-                n: b if coming.ended else min(b, coming.bounds[n])
-                for n, b in stay.items()
-                if coming.ended or n in coming.bounds
-            }
-        )
+                found[column[0]] = max(found.get(column[0], -(2**63)), moved(low, -column[1]))
+        return Progress(found if held.rows else {})
 
     def _forget(self, side: int, others: Progress) -> None:
         """Drop the held rows of a side that no later row of the other side can match."""
@@ -195,3 +201,13 @@ def _column(expr: Expr) -> tuple[str, int] | None:
             length = days * DAY_US + micros
             return column.name, length if op == "+" else -length
     return None
+
+
+class OpenJoins(Joins):
+    """A hash join of a kind in which any right row may change the answer of any left row: a NULL in NOT IN, a second
+    row of a scalar subquery. Left rows wait until the right side has ended."""
+
+    def __init__(self, step: HashJoin, engine: Engine):
+        super().__init__(step, engine)
+        self.limits = ((), ())
+        self.why = "holds left rows until the right side has ended: each of its rows may change every answer"

@@ -96,8 +96,7 @@ def number_of(name: str, less: int) -> Expr:
 
 
 class MatchRows:
-    """The rows and the pattern of a search. back: how many rows before a start are read; ahead: how many after a
-    row."""
+    """The rows and the pattern of a search. back, ahead: how many rows before a start, and after a row, are read."""
 
     def __init__(self, spec: MatchSpec, schema: Schema):
         self.original, self.schema = spec, schema
@@ -134,7 +133,7 @@ class MatchRows:
         """The rows of each partition, numbered in order. `END`: a variable takes it in any case; these are the end rows
         and the rows whose conditions would read further than that. `BACK_OF`: an end row."""
         flags = (SEEN, BACK_OF)
-        parts = [
+        parts: list[Step] = [
             Project((rows,), columns=(*same_columns(self.schema), *_flags(flags, (is_seen, False))))
             for rows, is_seen in ((seen, True), (new, False))
         ]

@@ -51,6 +51,8 @@ FAR = INFINITE // 2
 class Matches(LiveOperator):
     """A match step whose pattern `match_rows.undecidable` lets pass."""
 
+    step: Match
+
     def __init__(self, step: Match, engine: Engine):
         super().__init__(step, engine)
         spec, schema = step.spec, self.below[0].schema
@@ -79,6 +81,7 @@ class Matches(LiveOperator):
         self.back = Fragment(engine, restricted(self._from(placed, at, self.rows.back), self.below[0]))
         self.counts = Fragment(engine, self._counts(at, known))
         self.bounds: dict[str, int] = {}
+        self.parted: dict[tuple[int, str], tuple[Fragment, Fragment]] = {}
         self.why = "holds the rows of matches that may still change" + (
             f", and the last {self.rows.back} of each partition" if self.rows.back else ""
         )
@@ -186,10 +189,47 @@ class Matches(LiveOperator):
             calls=((BEFORE, AggregateCall("sum", (Column(BEFORE, BIGINT),), BIGINT)),),
         )
 
+    def _complete(self) -> Rows:
+        """The matches of partitions with a key below its bound: no row of them will come."""
+        keys = [(c, b) for c in self.step.spec.by if (b := self.progress[0].bounds.get(c.name)) is not None]
+        found: Rows = []
+        for number, (key, bound) in enumerate(keys):
+            name = f"bound_{number}"
+            parts = {}
+            for held, prefix in ((self.held[0], ""), (self.seen, ""), (self.numbered, "of ")):
+                column = Column(f"{prefix}{key.name}", key.type)
+                parts[id(held)] = self._parted(held, compare(column, "<", parameter(name, key.type)), {name: bound})
+            new = parts[id(self.held[0])]
+            if new:
+                found += self._end(new, parts[id(self.seen)], parts[id(self.numbered)])
+        return found
+
+    def _parted(self, held: HeldRows, done: Expr, values: dict[str, int]) -> Rows:
+        """The rows for which a condition is true. They are no longer held."""
+        if not held.rows:
+            return []
+        key = (id(held), str(done))
+        if key not in self.parted:
+            leaf, stays = given("held", held.schema), unless_null(negated(done))
+            self.parted[key] = (
+                Fragment(self.engine, Filter((leaf,), predicate=done)),
+                Fragment(self.engine, Filter((leaf,), predicate=stays)),
+            )
+        passed, stay = self.parted[key]
+        found = passed.rows({"held": held.rows}, **values)
+        if found:
+            held.rows = stay.rows({"held": held.rows}, **values)
+        return found
+
     def advance(self) -> Rows:
         held = self.held[0]
         if self.ended:
-            return self._end(held.take())
+            return self._end(held.take(), self.seen.take(), self.numbered.take())
+        return self._complete() + self._search()
+
+    def _search(self) -> Rows:
+        """The matches that rows behind the bound cannot change."""
+        held = self.held[0]
         time = self.progress[0].lower(self.time)
         if time is None or time > FAR or not held.rows:
             return []
@@ -211,11 +251,11 @@ class Matches(LiveOperator):
         self.bounds = held_bounds(self.progress[0], held.rows, self.below[0].schema)
         return final
 
-    def _end(self, new: Rows) -> Rows:
-        known = {"seen": self.seen.take(), "new": new}
-        numbered = {"numbered": self.numbered.take()}
+    def _end(self, new: Rows, seen: Rows, numbers: Rows) -> Rows:
+        """The matches of whole partitions."""
         if not new:
             return []
+        known, numbered = {"seen": seen, "new": new}, {"numbered": numbers}
         placed = {"placed": self.all_placed.rows({"seen": self.mine.rows(known), "new": new})}
         found = {"found": self.found.rows(placed)}
         at = {"next": self.next.rows(placed)}

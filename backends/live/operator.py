@@ -3,6 +3,7 @@ its input has ended."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import field
 from typing import Any
@@ -90,18 +91,18 @@ class LiveOperator:
     resident: Any = None
     """What it holds (`HeldGroups`), if the groups are in tables that stay."""
 
+    def __init__(self, step: Step, engine: Engine):
+        self.step, self.engine = step, engine
+        self.below = tuple(held_step(step, side) for side in range(len(step.inputs)))
+        self.held: tuple[HeldRows, ...] = tuple(HeldRows(below.schema) for below in self.below)
+        self.progress = tuple(Progress() for _ in self.below)
+        self.marks: dict[str, Any] = {}
+        """Other state: plain values by name."""
+
     def hold(self, resident: HeldRows) -> None:
         """Hold side 0 in this."""
         self.resident = resident
         self.held = (resident, *self.held[1:])
-
-    def __init__(self, step: Step, engine: Engine):
-        self.step, self.engine = step, engine
-        self.below = tuple(held_step(step, side) for side in range(len(step.inputs)))
-        self.held = tuple(HeldRows(below.schema) for below in self.below)
-        self.progress = tuple(Progress() for _ in self.below)
-        self.marks: dict[str, Any] = {}
-        """Other state: plain values by name."""
 
     def consume(self, side: int, rows: Rows) -> Rows:
         """Take rows of an input, and return the rows that are known at once."""
@@ -109,9 +110,16 @@ class LiveOperator:
         return []
 
     def punctuate(self, progress: tuple[Progress, ...]) -> Rows:
-        """Take the promises of the inputs, and return the rows that are now final."""
+        """Take the promises of the inputs, and return the rows that are now final. What is held is looked through only
+        when a promise is new."""
+        is_new = progress != self.progress
         self.progress = progress
-        return self.advance()
+        return self.advance() if is_new or self.decides_at_once else []
+
+    @property
+    def decides_at_once(self) -> bool:
+        """Whether rows may be final when they come, without a new promise."""
+        return False
 
     def advance(self) -> Rows:
         """The rows that have become final."""
@@ -256,15 +264,15 @@ def negated(condition: Expr) -> Call:
     return Call("not", (condition,), BOOLEAN)
 
 
-def any_of(conditions: list[Expr]) -> Expr:
+def any_of(conditions: Sequence[Expr]) -> Expr:
     return _folded("or", conditions)
 
 
-def all_of(conditions: list[Expr]) -> Expr:
+def all_of(conditions: Sequence[Expr]) -> Expr:
     return _folded("and", conditions)
 
 
-def _folded(op: str, conditions: list[Expr]) -> Expr:
+def _folded(op: str, conditions: Sequence[Expr]) -> Expr:
     found = conditions[0]
     for condition in conditions[1:]:
         found = Call(op, (found, condition), BOOLEAN)
@@ -277,8 +285,12 @@ def held_bounds(progress: Progress, rows: Rows, schema: Schema) -> dict[str, int
     return {
         name: min([bound, *(least for c in rows if (least := _least(c.arrays[names.index(name)])) is not None)])
         for name, bound in progress.bounds.items()
-        if name in schema
+        if name in schema and _is_word(schema[name].type)
     }
+
+
+def _is_word(kind: Type) -> bool:
+    return kind.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE") or (kind.is_integer and kind.bits <= 64)
 
 
 def _least(values: pa.Array) -> int | None:

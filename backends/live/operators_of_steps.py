@@ -8,7 +8,7 @@ from tsql.backends.live.count_windows import CountWindows
 from tsql.backends.live.fragments import Engine
 from tsql.backends.live.full_joins import FullJoins
 from tsql.backends.live.groups import Groups
-from tsql.backends.live.held_joins import KINDS, Joins
+from tsql.backends.live.held_joins import KINDS, Joins, OpenJoins
 from tsql.backends.live.limits import Limits
 from tsql.backends.live.match_rows import undecidable
 from tsql.backends.live.matches import Matches
@@ -51,6 +51,8 @@ def operator_of(step: Step, engine: Engine) -> LiveOperator:
             return Joins(step, engine)
         case HashJoin() if step.kind == "full":
             return FullJoins(step, engine)
+        case HashJoin() if step.kind in ("mark", "single") and not isinstance(step, AsofJoin):
+            return OpenJoins(step, engine)
         case Sort():
             return FirstOfBatch(step, engine) if step.phase == "partial" else Sorts(step, engine)
         case Limit() if not step.is_percentage:

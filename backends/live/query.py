@@ -86,7 +86,7 @@ class LiveQuery:
             return  # computed in the fragment of who needs it, once
         region = self.regions.get(id(step))
         passes = region is None and (step.is_stateless or self._probe(step) is not None)
-        partial = isinstance(step, Aggregate) and step.exports
+        partial = region is None and isinstance(step, Aggregate) and step.exports
         if id(step) in self.inside or partial or (passes and step.inputs and users.get(id(step), 0) < 2):
             return
         if not step.inputs:
@@ -279,7 +279,7 @@ class LiveQuery:
         for side, (_, sources, fragment) in enumerate(node.feeds):
             for part in self._parts(sources, rows):
                 if node.operator.resident is not None:
-                    node.operator.resident.feed(next(iter(part.values())))
+                    node.operator.resident.feed(part)
                     continue
                 mine = next(iter(part.values())) if fragment is None else fragment.rows(part)
                 if mine:

@@ -200,9 +200,12 @@ class HeldGroups(HeldRows):
         self.resident.clear()
         self._columns = rows
 
-    def feed(self, given: Given) -> None:
-        """Aggregate rows that have come."""
-        self.resident.take(given)
+    def feed(self, part: dict[str, Given]) -> None:
+        """Aggregate rows that have come, by the name of their input."""
+        if self._frozen is not None:
+            self._frozen = [*self._frozen, *self.resident.fragment.rows(part)]
+            return
+        self.resident.take(next(iter(part.values())))
         if self.resident.is_full:
             self.rows = self.rows
 

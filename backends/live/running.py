@@ -28,24 +28,18 @@ JOINS = {"min": "least", "max": "greatest", "bool_and": "least", "bool_or": "gre
 
 
 class Running:
-    """The calls `names` of a window step, over rows that come in order. They have the columns of `below`, and
-    others."""
+    """The calls `names` of a window step, over rows that come in order. `schema`: their columns; those of the results
+    are added."""
 
-    def __init__(self, engine: Engine, step: Window, below: Step, names: tuple[str, ...]):
+    def __init__(self, engine: Engine, step: Window, schema: Schema, names: tuple[str, ...]):
         self.engine, self.step = engine, step
         self.calls = {name: call for name, call in step.calls if name in names}
         keys = [Field(f"live key {number}", key.type) for number, key in enumerate(step.by)]
         sums = [Field(_sum(name), _so_far(call).type) for name, call in self.calls.items()]
         self.held = HeldRows(Schema((*keys, *sums)))
-        self.adding: Fragment | None = None
-        self.going_on: Fragment | None = None
-
-    def schema_of(self, schema: Schema) -> Schema:
-        """The columns of `results`, for rows with these."""
-        self.adding = Fragment(self.engine, self._added(given("new", schema)))
-        found = self.adding.top.schema
-        self.going_on = Fragment(self.engine, self._gone_on(given("new", found)))
-        return found
+        self.adding = Fragment(engine, self._added(given("new", schema)))
+        self.schema = self.adding.top.schema
+        self.going_on = Fragment(engine, self._gone_on(given("new", self.schema)))
 
     def results(self, rows: Rows) -> Rows:
         """The rows with their results."""
@@ -56,7 +50,7 @@ class Running:
         if rows:
             self.held.rows = self.going_on.rows({"new": rows, "running": self.held.rows})
 
-    def _keys(self, mine: Step) -> tuple[JoinKey, ...]:
+    def _keys(self) -> tuple[JoinKey, ...]:
         """Partitions that are the same."""
         return tuple(
             JoinKey(key, Column(f"live key {number}", key.type), True) for number, key in enumerate(self.step.by)
@@ -71,7 +65,7 @@ class Running:
             (given("running", self.held.schema),),
             columns=(*same_columns(self.held.schema), (KNOWN, Literal(True, BOOLEAN))),
         )
-        joined = HashJoin((windows, known), kind="left", keys=self._keys(windows))
+        joined = HashJoin((windows, known), kind="left", keys=self._keys())
         results: list[tuple[str, Expr]] = []
         for name, call in self.calls.items():
             before = Column(_sum(name), _so_far(call).type)

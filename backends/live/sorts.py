@@ -26,6 +26,8 @@ CUT_ROWS = 1_000
 class Sorts(LiveOperator):
     """A sort step over all rows."""
 
+    step: Sort
+
     def __init__(self, step: Sort, engine: Engine):
         super().__init__(step, engine)
         self.limit = None if step.limit is None else row_count(step.limit, engine.run.parameters)

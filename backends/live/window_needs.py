@@ -139,5 +139,6 @@ def _distance(frame: Frame, bound: Bound, order: tuple[SortKey, ...]) -> int | N
 
 
 def _number(expr: Expr | None) -> int | None:
-    is_known = isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool)
-    return expr.value if is_known else None
+    if not isinstance(expr, Literal) or isinstance(expr.value, bool):
+        return None
+    return expr.value if isinstance(expr.value, int) else None

@@ -50,6 +50,8 @@ IS_GIVEN, IS_FINAL = Column(GIVEN, BOOLEAN), Column(FINAL, BOOLEAN)
 class Windows(LiveOperator):
     """A window step."""
 
+    step: Window
+
     def __init__(self, step: Window, engine: Engine):
         super().__init__(step, engine)
         self.needs = needs_of(step)
@@ -82,7 +84,7 @@ class Windows(LiveOperator):
         return super().tables() | ({} if self.in_time is None else self.in_time.tables())
 
     def consume(self, side: int, rows: Rows) -> Rows:
-        if self.numbers_only:
+        if self.numbers_only and self.in_time is not None:
             return self.in_time.given(rows, None)
         return super().consume(side, rows)
 
@@ -109,7 +111,7 @@ class Windows(LiveOperator):
             found = done.rows({"side_0": rows}, **keys)
             if found:
                 self.held[0].rows = left.rows({"side_0": rows}, **keys)
-        elif way == "in time" and time is not None:
+        elif way == "in time" and time is not None and self.in_time is not None:
             found = self.in_time.advance(time)
         self.bounds = held_bounds(self.progress[0], self.held[0].rows, self.below[0].schema)
         return found
@@ -151,7 +153,6 @@ class InTime:
         self.seen = HeldRows(self.below.schema)
         self.time = step.order[0].expr if step.order else None
         names = self.needs.carried
-        self.running = Running(self.engine, step, self.below, names) if names else None
         if self.time is not None:
             past = compare(self.time, "<", parameter("time", self.time.type))
             self.passed = operator.filtered(0, past)
@@ -159,10 +160,11 @@ class InTime:
         near = tuple((n, c) for n, c in step.calls if n not in names)
         self.placed = Fragment(self.engine, self._placed(near))
         leaf = given("placed", self.placed.top.schema)
+        self.running = Running(self.engine, step, leaf.schema, names) if names else None
         is_new = Filter((leaf,), predicate=negated(IS_GIVEN))
         self.new = Fragment(self.engine, is_new)
         self.kept = Fragment(self.engine, restricted(self._kept(leaf), self.below)) if self._looks_back() else None
-        found = given("new", self.running.schema_of(leaf.schema) if self.running else leaf.schema)
+        found = given("new", leaf.schema if self.running is None else self.running.schema)
         self.final = Fragment(self.engine, restricted(Filter((found,), predicate=IS_FINAL), step))
         waits = Filter((found,), predicate=negated(IS_FINAL))
         self.waiting = Fragment(self.engine, restricted(waits, self.below))

@@ -8,6 +8,8 @@ of the plan over them. Conditions that are no equalities are answered at the end
 
 from __future__ import annotations
 
+from functools import partial
+
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given, graft
 from tsql.backends.live.lifetimes.forms import Form, Users, through_projects
 from tsql.backends.live.operator import (
@@ -55,7 +57,7 @@ def find_clip(step: Step, users: Users) -> Form | None:
     for side in range(2):
         found = _clip(step, side, users.get(id(step), []))
         if found is not None:
-            return Form((found.rows, found.others), lambda engine, found=found: Clips(found, engine))
+            return Form((found.rows, found.others), partial(Clips, found))
     return None
 
 
@@ -107,8 +109,8 @@ def _end(users: list[Step], first: str, rows: Step) -> Expr | None:
                     found[end.sql()] = end
                 case _ if first in expr.columns():
                     return None
-    (end,) = found.values() if len(found) == 1 else (None,)
-    return end if end is not None and set(end.columns()) <= set(rows.schema.names) else None
+    known = [end for end in found.values() if set(end.columns()) <= set(rows.schema.names)]
+    return known[0] if len(found) == len(known) == 1 else None
 
 
 class Clips(LiveOperator):
@@ -122,11 +124,10 @@ class Clips(LiveOperator):
         self.held = tuple(HeldRows(step.schema) for step in self.below)
         self.marks = {}
         self.bounds: dict[str, int] = {}
-        self.before: tuple[object, ...] = ()
         cuts = {id(below): self.leaf(side) for side, below in enumerate(self.below)}
         self.whole = Fragment(engine, graft(clip.top, cuts, engine.shards))
         time = parameter("time", TIMESTAMP)
-        known = [compare(Column(clip.first, TIMESTAMP), "<=", time)]
+        known: list[Expr] = [compare(Column(clip.first, TIMESTAMP), "<=", time)]
         if clip.end is not None:
             known.append(compare(clip.end, "<=", time))
         final, clipped = any_of(known), given("clipped", clip.top.schema)
@@ -135,15 +136,15 @@ class Clips(LiveOperator):
         self.waiting = Fragment(engine, restricted(waits, clip.rows))
         self.later = self.filtered(1, compare(Column(clip.other_start, TIMESTAMP), ">", time))
 
+    @property
+    def decides_at_once(self) -> bool:
+        return self.progress[1].ended
+
     def advance(self) -> Rows:
         rows, others = self.held
         comes = self.progress[0].bounds.get(self.clip.start)
         time = self.progress[1].bounds.get(self.clip.other_start)
         ended = self.progress[1].ended
-        now = (comes, time, self.progress[0].ended, ended)
-        if now == self.before and not ended:
-            return []
-        self.before = now
         found: Rows = []
         if rows.rows and (ended or time is not None):
             clipped = self.whole.rows({"side_0": rows.rows, "side_1": others.rows})

@@ -1,5 +1,4 @@
-"""The forms that lifetimes take in a plan, as the analyzer writes them (tsql/analyze/time/cut.py): reading them
-back."""
+"""Reads the forms that lifetimes take in a plan back, as the analyzer writes them (tsql/analyze/time/cut.py)."""
 
 from __future__ import annotations
 
@@ -82,11 +81,6 @@ def replaced(expr: Expr, columns: dict[str, Expr]) -> Expr:
         return columns.get(expr.name, expr)
     children = tuple(replaced(child, columns) for child in expr.children)
     return expr.with_children(children) if children else expr
-
-
-def without_flags(expr: Expr) -> str:
-    """The text of an expression: whether a column may be NULL, and types of functions, do not tell them apart."""
-    return expr.sql()
 
 
 def islands_of(step: Step) -> Islands | None:

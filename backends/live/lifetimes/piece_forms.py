@@ -84,7 +84,9 @@ def _pieces(top: HashJoin, side: int) -> PieceForm | None:
     domain: dict[str, Expr] = {}
     for key in top.keys:
         mine, other = (key.left, key.right) if side == 0 else (key.right, key.left)
-        found = columns.get(other.name) if isinstance(other, Column) else None
+        if not isinstance(other, Column):
+            return None
+        found = columns.get(other.name)
         if not isinstance(found, Column) or found.name not in spans.keys:
             return None
         keys.append((mine, other.name))
@@ -102,7 +104,9 @@ def _pieces(top: HashJoin, side: int) -> PieceForm | None:
         return None
     (start, last), (first, end) = begins[0], ends[0]
     times = _times(spans)
-    if not all(isinstance(e, Column) for e in (start, end, first, last)):
+    if not (isinstance(start, Column) and isinstance(end, Column)):
+        return None
+    if not (isinstance(first, Column) and isinstance(last, Column)):
         return None
     if (columns[first.name].sql(), columns[last.name].sql()) != times:
         return None

@@ -81,7 +81,6 @@ class Pieces(LiveOperator):
         self.alive = [
             self.filtered(side, compare(other.end, ">=", self.time)) for side, other in enumerate(form.spans.others, 1)
         ]
-        self.before: tuple[object, ...] = ()
 
     def tables(self) -> dict[str, HeldRows]:
         return super().tables() | {"cut": self.cut}
@@ -159,6 +158,10 @@ class Pieces(LiveOperator):
         self.cut.add(self.fresh.rows({"side_0": rows}))
         return []
 
+    @property
+    def decides_at_once(self) -> bool:
+        return all(p.ended for p in self.progress[1:])
+
     def _bound(self) -> int | None:
         """The time before which no row to come starts that may match; None if that is not known."""
         found = [
@@ -172,17 +175,14 @@ class Pieces(LiveOperator):
     def advance(self) -> Rows:
         ended = all(p.ended for p in self.progress[1:])
         time, comes = self._bound(), self.progress[0].bounds.get(self.form.start)
-        now = (time, comes, ended, self.progress[0].ended)
         found: Rows = []
-        if now != self.before or (ended and self.cut.rows):
-            if self.cut.rows and (ended or time is not None):
-                found = self._cut(time, ended)
-            self._forget(time, comes)
-            known = held_bounds(self.progress[0], self.cut.rows, self.cut.schema)
-            self.bounds = {n: b for n, b in known.items() if n in self.form.rows.schema}
-            if self.form.start in self.bounds:
-                self.bounds[self.form.first] = self.bounds[self.form.start]
-        self.before = now
+        if self.cut.rows and (ended or time is not None):
+            found = self._cut(time, ended)
+        self._forget(time, comes)
+        known = held_bounds(self.progress[0], self.cut.rows, self.cut.schema)
+        self.bounds = {n: b for n, b in known.items() if n in self.form.rows.schema}
+        if self.form.start in self.bounds:
+            self.bounds[self.form.first] = self.bounds[self.form.start]
         return found
 
     def _cut(self, time: int | None, ended: bool) -> Rows:

@@ -11,13 +11,14 @@ from tsql.backends.live.fragments import Engine
 from tsql.backends.live.lifetimes.clips import find_clip
 from tsql.backends.live.lifetimes.merges import find_merge
 from tsql.backends.live.lifetimes.pieces import find_pieces
+from tsql.backends.live.lifetimes.slices import find_slices
 from tsql.backends.live.operator import LiveOperator, origin
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.values import Values
 from tsql.planner.physical.step import Step
 
 Users = dict[int, list[Step]]
-FINDERS = (find_pieces, find_clip, find_merge)
+FINDERS = (find_pieces, find_clip, find_slices, find_merge)
 """In this order: pieces of rows contain merges."""
 
 

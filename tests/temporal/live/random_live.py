@@ -15,6 +15,7 @@ import pyarrow as pa
 
 import tsql
 from tests.temporal.arrivals import HOW, Message, Punctuation, arrivals, interleaved
+from tests.temporal.live.random_operators import condition, interval, lives, over, patterns, pieces
 from tsql.backends import Run
 from tsql.backends.live.query import LiveQuery
 from tsql.planner.physical.operators.scan import Scan
@@ -134,20 +135,13 @@ def _some(random: Random, value: Any) -> Any:
     return None if random.random() < 0.1 else value()
 
 
-def _iv(random: Random, low: int = 1, high: int = 20) -> str:
-    return (
-        f"INTERVAL '{random.randint(low, high)} "
-        f"{random.choice(('microseconds', 'milliseconds', 'seconds', 'seconds', 'seconds'))}'"
-    )
-
-
 def _computed_time(random: Random, ts: str = "ts") -> str:
     """A time that is computed from another."""
     return random.choice(
         (
-            ts, ts, ts, ts, f"{ts} + {_iv(random)}", f"{ts} - {_iv(random)}", f"{ts} + INTERVAL '-3 seconds'",
-            f"CASE WHEN v > 0 THEN {ts} ELSE {ts} + {_iv(random)} END",
-            f"coalesce({ts}, TIMESTAMP '2024-05-01 12:00:10')", f"least({ts}, {ts} - {_iv(random)})",
+            ts, ts, ts, ts, f"{ts} + {interval(random)}", f"{ts} - {interval(random)}", f"{ts} + INTERVAL '-3 seconds'",
+            f"CASE WHEN v > 0 THEN {ts} ELSE {ts} + {interval(random)} END",
+            f"coalesce({ts}, TIMESTAMP '2024-05-01 12:00:10')", f"least({ts}, {ts} - {interval(random)})",
             f"greatest({ts}, TIMESTAMP '1970-01-01')", f"date_trunc('minute', {ts})",
             f"CAST(CAST({ts} AS DATE) AS TIMESTAMP)", f"{ts} + INTERVAL '1 month'",
             f"time_bucket(INTERVAL '5 seconds', {ts})", f"CAST({ts} AS TIMESTAMPTZ)::TIMESTAMP",
@@ -170,7 +164,7 @@ def _rows(random: Random, depth: int = 2) -> str:
                 f"v, {_computed_time(random)} FROM {_rows(random, depth - 1)} x2)"
             )
         case 2:
-            return f"(SELECT id, k, s, v, ts FROM {_rows(random, depth - 1)} x3 WHERE {_condition(random)})"
+            return f"(SELECT id, k, s, v, ts FROM {_rows(random, depth - 1)} x3 WHERE {condition(random)})"
         case 3:
             return (
                 f"(SELECT a.id, b.k, b.s, a.v, {random.choice(('a.ts', 'b.ts', 'greatest(a.ts, b.ts)'))} AS ts "
@@ -204,28 +198,14 @@ def _rows(random: Random, depth: int = 2) -> str:
     return f"(SELECT DISTINCT id, k, s, v, ts FROM {_rows(random, depth - 1)} x4)"
 
 
-def _condition(random: Random) -> str:
-    return random.choice(
-        (
-            "v > 0",
-            "k IS NOT NULL",
-            "v > (SELECT avg(v) FROM o)",
-            "k IN (SELECT k FROM names)",
-            "k NOT IN (SELECT k FROM names WHERE k IS NOT NULL)",
-            "id NOT IN (SELECT v FROM o)",
-            "ts > TIMESTAMP '1970-01-01'",
-        )
-    )
-
-
 def _on(random: Random) -> str:
     time = random.choice(
         (
-            "", f" AND b.ts BETWEEN a.ts AND a.ts + {_iv(random)}",
-            f" AND b.ts BETWEEN a.ts - {_iv(random)} AND a.ts + {_iv(random)}", " AND a.ts = b.ts",
-            f" AND a.ts < b.ts AND b.ts < a.ts + {_iv(random)}", " AND a.ts > b.ts",
-            f" AND a.ts - b.ts < {_iv(random)} AND a.ts >= b.ts", " AND a.ts::DATE = b.ts::DATE",
-            f" AND a.ts >= b.ts + {_iv(random)}",
+            "", f" AND b.ts BETWEEN a.ts AND a.ts + {interval(random)}",
+            f" AND b.ts BETWEEN a.ts - {interval(random)} AND a.ts + {interval(random)}", " AND a.ts = b.ts",
+            f" AND a.ts < b.ts AND b.ts < a.ts + {interval(random)}", " AND a.ts > b.ts",
+            f" AND a.ts - b.ts < {interval(random)} AND a.ts >= b.ts", " AND a.ts::DATE = b.ts::DATE",
+            f" AND a.ts >= b.ts + {interval(random)}",
             " AND date_trunc('minute', a.ts) = date_trunc('minute', b.ts)",
             " AND coalesce(a.ts, TIMESTAMP '2024-05-01') <= b.ts", " AND a.ts IS NOT DISTINCT FROM b.ts",
             " AND (a.ts = b.ts OR a.v > b.v)",
@@ -238,12 +218,12 @@ def _asof(random: Random) -> str:
     keys = random.choice(("a.k = b.k AND ", "a.k = b.k AND a.s = b.s AND ", ""))
     return (
         f"{keys}a.ts {random.choice(('>=', '>', '<=', '<'))} "
-        f"b.ts{random.choice(('', f' TOLERANCE {_iv(random)}', f' TOLERANCE {_iv(random)}'))}"
+        f"b.ts{random.choice(('', f' TOLERANCE {interval(random)}', f' TOLERANCE {interval(random)}'))}"
     )
 
 
 def _windows(random: Random, rows: str) -> str:
-    offset = random.choice(("", "", f", offset => {_iv(random, -9, 9)}"))
+    offset = random.choice(("", "", f", offset => {interval(random, -9, 9)}"))
     amount, unit = random.randint(1, 12), random.choice(("milliseconds", "seconds", "seconds"))
     step = f"INTERVAL '{amount} {unit}'"
     # Windows of so many rows are defined where ties are: rows of a table arrive in their order.
@@ -260,7 +240,7 @@ def _windows(random: Random, rows: str) -> str:
         case 4:
             return (
                 f"SESSION({rows} PARTITION BY k, ts, gap => "
-                f"{step}{random.choice(('', '', f', max_size => {_iv(random, 5, 30)}'))})"
+                f"{step}{random.choice(('', '', f', max_size => {interval(random, 5, 30)}'))})"
             )
     return f"TUMBLE({rows} PARTITION BY k, ts, rows => {random.randint(1, 4)})"
 
@@ -306,147 +286,10 @@ CALLS_OVER = (
 )
 
 
-def _over_rows(random: Random) -> str:
-    """A window function over rows in a defined order."""
-    call = random.choice(
-        (
-            "row_number()", "rank()", "dense_rank()", "lag(v)", "lag(v, 2, 0)", "lead(v)", "lead(id, 2)",
-            "lag(v IGNORE NULLS)", "first_value(v)", "last_value(id)", "ntile(2)", "lead(ts, 0)", "lag(id, -1)",
-        )
-    )  # fmt: skip
-    if random.random() < 0.6:
-        frame = random.choice(
-            (
-                "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW", "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
-                "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", "ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING",
-                "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", "ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING",
-                "ROWS BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING", "ROWS BETWEEN 2 PRECEDING AND 2 PRECEDING",
-                "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW",
-                "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
-            )
-        )  # fmt: skip
-        call = random.choice(
-            ("sum(v)", "count(*)", "min(v)", "max(s)", "avg(v)", "median(v)", "first_value(id)", "nth_value(id, 2)")
-        )
-        keys = random.choice(("PARTITION BY k ", "PARTITION BY k, s ", ""))
-        return f"{call} OVER ({keys}ORDER BY ts, id {frame})"
-    keys = random.choice(("PARTITION BY k ", "PARTITION BY s ", ""))
-    return f"{call} OVER ({keys}ORDER BY {random.choice(('ts, id', 'ts, id', 'ts NULLS FIRST, id', 'ts DESC, id'))})"
-
-
-def _over_times(random: Random) -> str:
-    """An aggregate over a span of time."""
-    iv, other = _iv(random), _iv(random)
-    frame = random.choice(
-        (
-            "UNBOUNDED PRECEDING AND CURRENT ROW", f"{iv} PRECEDING AND CURRENT ROW", "CURRENT ROW AND CURRENT ROW",
-            f"{iv} PRECEDING AND {other} FOLLOWING", f"CURRENT ROW AND {iv} FOLLOWING",
-            f"UNBOUNDED PRECEDING AND {iv} FOLLOWING", f"UNBOUNDED PRECEDING AND {iv} PRECEDING",
-        )
-    )  # fmt: skip
-    call = random.choice(("sum(v)", "count(*)", "min(v)", "max(s)", "avg(v)", "median(v)", "count(DISTINCT s)"))
-    where = random.choice(("", "", " FILTER (WHERE v > 0)"))
-    keys = random.choice(("PARTITION BY k ", ""))
-    return f"{call}{where} OVER ({keys}ORDER BY ts RANGE BETWEEN {frame})"
-
-
-def _over(random: Random) -> str:
-    """A query with window functions over rows that come in time."""
-    calls = [random.choice((_over_rows, _over_rows, _over_times))(random) for _ in range(random.randint(1, 3))]
-    shown = ", ".join(f"{call} AS w{number}" for number, call in enumerate(calls))
-    table = random.choice(("e", "e", "o", f"(SELECT * FROM e WHERE {_condition(random)})"))
-    match random.randrange(3):
-        case 0:
-            return (
-                f"SELECT id, k, window_start, row_number() OVER (PARTITION BY window_start{random.choice(('', ', k'))} "
-                f"ORDER BY v DESC, id) AS place, sum(v) OVER (PARTITION BY window_end) AS s FROM "
-                f"TUMBLE({table}, ts, {_iv(random)}) QUALIFY place <= {random.randint(1, 3)}"
-            )
-        case 1:
-            return (
-                f"SELECT window_start, sum(x) AS x, count(*) AS n FROM TUMBLE((SELECT ts, {calls[0]} AS x FROM {table} "
-                f"q WHERE id IS NOT NULL), ts, {_iv(random)}) GROUP BY window_start"
-            ) if "max(s)" not in calls[0] and "ts" not in calls[0].split(" OVER")[0] else f"SELECT id, {shown} FROM {table} q"
-    return f"SELECT id, k, ts, {shown} FROM {table} q"
-
-
-def _patterns(random: Random) -> str:
-    """Matches of a row pattern."""
-    pattern = random.choice(
-        (
-            "S DOWN+ UP+", "S DOWN+? UP*? UP", "(DOWN | UP UP) S", "S UP{1,2} DOWN{,2}?", "S? DOWN UP?", "UP*",
-            "^ S UP*", "S DOWN* $", "S (UP | DOWN)*", "S DOWN* UP | S", "(S UP?){2}", "S FAR*", "DOWN BIG*? UP",
-            "(UP | S DOWN){1,3}", "S+? BIG", "DOWN* UP*",
-        )
-    )  # fmt: skip
-    output = random.choice(("", "", "ALL ROWS PER MATCH ", "ALL ROWS PER MATCH OMIT EMPTY MATCHES "))
-    skip = random.choice(("", "", "AFTER MATCH SKIP TO NEXT ROW "))
-    within = random.choice(("", f" WITHIN {_iv(random)}"))
-    keys = random.choice(("PARTITION BY k ", "PARTITION BY k, s ", ""))
-    measures = "FIRST(id) AS first_id, LAST(id) AS last_id, count(*) AS n, LAST(ts) AS at"
-    measures += random.choice(("", ", MATCH_NUMBER() AS number")) + random.choice(("", ", CLASSIFIER() AS symbol"))
-    shown = "first_id, last_id, n, at" + ", number" * ("number" in measures) + ", symbol" * ("symbol" in measures)
-    define = (
-        "DOWN AS v < PREV(v), UP AS v > PREV(v), FAR AS NEXT(v, 2) > v OR NEXT(id) IS NULL, "
-        "BIG AS v > FIRST(v) AND sum(v) < 40"
-    )
-    named = ", ".join(part for part in _defined(define) if part.split(" ")[0] in pattern.replace("?", " "))
-    return (
-        f"SELECT {shown} FROM {random.choice(('e', 'o'))} MATCH_RECOGNIZE ({keys}ORDER BY ts, id MEASURES {measures} "
-        f"{output}{skip}PATTERN ({pattern}){within} DEFINE {named or 'S AS v IS NOT NULL'})"
-    )
-
-
-def _defined(define: str) -> list[str]:
-    parts = define.split(", ")
-    found: list[str] = []
-    for part in parts:
-        if " AS " in part:
-            found.append(part)
-        else:
-            found[-1] += f", {part}"
-    return found
-
-
-def _lives(random: Random, name: str) -> str:
-    return random.choice(
-        (
-            "LIFETIME(p, start => vs, \"end\" => ve)", f"SLIDE({random.choice(('e', 'o'))}, ts, {_iv(random)})",
-            f"EXTEND(SLIDE(e, ts, {_iv(random)}), {_iv(random)})", f"SHIFT(SLIDE(o, ts, {_iv(random)}), {_iv(random)})",
-            f"CLIP(LIFETIME(p, start => vs, \"end\" => ve), {_iv(random)})", f"STITCH(SLIDE(e, ts, {_iv(random)}))",
-            (f"QUANTIZE(SLIDE(e, ts, {_iv(random)}), slide => INTERVAL '2 seconds', size => INTERVAL '2 seconds')"),
-            f"POINT_AT_END(SLIDE(e, ts, {_iv(random)}))",
-        )
-    ) + f" {name}"  # fmt: skip
-
-
-def _pieces(random: Random) -> str:
-    """Temporal relations that are cut, merged and set against each other."""
-    one, other = _lives(random, "l"), _lives(random, "r")
-    on = random.choice(("l.k = r.k", "l.k = r.k", "l.k = r.k AND l.v = r.v", "l.k = r.k AND r.v > l.v", "r.k > l.k"))
-    match random.randrange(8):
-        case 0 | 1:
-            no = random.choice(("NOT ", "NOT ", ""))
-            return f"SELECT l.id, l.valid_from AS f, valid_from, valid_to FROM {one} WHERE {no}EXISTS (SELECT 1 FROM {other} WHERE {on})"
-        case 2:
-            kind = random.choice(("LEFT ", "LEFT ", "FULL ", "RIGHT "))
-            return f"SELECT l.id, r.id AS other, valid_from, valid_to FROM {one} {kind}JOIN {other} ON {on}"
-        case 3:
-            return f"SELECT l.id, valid_from, valid_to FROM {one} CLIP JOIN {other} ON l.k = r.k"
-        case 4:
-            both = random.choice(("UNION", "INTERSECT", "EXCEPT"))
-            return f"SELECT k, v FROM {one} {both} SELECT k, v FROM {other}"
-        case 5:
-            return f"SELECT DISTINCT {random.choice(('k', 'k, v', 'v'))} FROM {one}"
-        case 6:
-            return f"SELECT * FROM STITCH((SELECT k, v FROM {one}))"
-    return f"SELECT k, count(DISTINCT v) AS n, median(v) AS m FROM {one} GROUP BY k"
-
-
 def query(random: Random) -> str:
     """A query whose rows are defined whatever the order of its input."""
     some = ", ".join(f"{call} AS a{number}" for number, call in enumerate(random.sample(CALLS, random.randint(1, 3))))
-    match random.randrange(21):
+    match random.randrange(22):
         case 0:
             return f"SELECT * FROM {_rows(random, 3)} q"
         case 1 | 2:
@@ -471,7 +314,7 @@ def query(random: Random) -> str:
                 f"WITH c AS (SELECT k, window_start AS t, count(*) AS n FROM {_windows(random, _rows(random))} "
                 f"GROUP BY ALL) SELECT a.*, b.n AS m FROM c a {random.choice(('', 'LEFT ', 'FULL '))}JOIN c b "
                 "ON a.k = b.k AND "
-                f"{random.choice(('a.t = b.t', 'a.t < b.t', f'b.t BETWEEN a.t AND a.t + {_iv(random)}'))}"
+                f"{random.choice(('a.t = b.t', 'a.t < b.t', f'b.t BETWEEN a.t AND a.t + {interval(random)}'))}"
             )
         case 8:
             return (
@@ -502,21 +345,26 @@ def query(random: Random) -> str:
         case 12:
             return (
                 f"SELECT k, count(*) AS n, {random.choice(('sum(v)', 'max(v)', 'avg(v)', 'min(v)'))} AS a FROM "
-                f"{_lives(random, 'l')} GROUP BY k"
+                f"{lives(random, 'l')} GROUP BY k"
             )
         case 13:
             return (
-                f"SELECT l.id, r.id AS other FROM {_lives(random, 'l')} {random.choice(('', 'LEFT '))}JOIN "
-                f"{_lives(random, 'r')} ON l.k = r.k"
+                f"SELECT l.id, r.id AS other FROM {lives(random, 'l')} {random.choice(('', 'LEFT '))}JOIN "
+                f"{lives(random, 'r')} ON l.k = r.k"
             )
         case 14:
-            return f"SELECT count(*) AS n, max(v) AS top FROM {_lives(random, 'l')}"
+            return f"SELECT count(*) AS n, max(v) AS top FROM {lives(random, 'l')}"
         case 15 | 16:
-            return _over(random)
+            return over(random)
         case 17:
-            return _patterns(random)
+            return patterns(random)
         case 18 | 19:
-            return _pieces(random)
+            return pieces(random)
+        case 20:
+            return (
+                f"SELECT a.id, b.id AS j, a.v, b.s FROM {_rows(random, 1)} a FULL JOIN {_rows(random, 0)} b ON "
+                f"{_on(random)}"
+            )
     return f"SELECT id, k, v, ts, {random.choice(CALLS_OVER)} AS w FROM {_rows(random)} q"
 
 

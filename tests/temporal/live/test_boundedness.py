@@ -33,7 +33,7 @@ FINE = (
     "SELECT id FROM events LIMIT 5",
     "SELECT e.id, n.title FROM events e JOIN names n ON e.k = n.k",
     "SELECT e.id, o.id FROM events e JOIN others o ON e.k = o.k AND o.ts BETWEEN e.ts AND e.ts + INTERVAL '1 hour'",
-    "SELECT e.id, o.id FROM events e FULL JOIN others o ON e.k = o.k AND o.ts BETWEEN e.ts AND e.ts + INTERVAL '1 hour'",
+    "SELECT e.id, o.id FROM events e FULL JOIN others o ON e.k = o.k AND o.ts BETWEEN e.ts AND e.ts + INTERVAL '9 s'",
     "SELECT e.id, o.id FROM events e ASOF JOIN others o ON e.k = o.k AND e.ts >= o.ts",
     "SELECT e.id, o.id FROM events e ASOF JOIN others o ON e.k = o.k AND e.ts <= o.ts TOLERANCE INTERVAL '1 hour'",
     f"SELECT l.id, r.id FROM {PAST} l JOIN {MORE} r ON l.k = r.k",
@@ -42,13 +42,19 @@ FINE = (
     f"SELECT l.id FROM {PAST} l WHERE NOT EXISTS (SELECT 1 FROM {MORE} r WHERE l.k = r.k)",
     f"SELECT l.id FROM {PAST} l CLIP JOIN {MORE} r ON l.k = r.k",
     f"SELECT DISTINCT k FROM {PAST}",
+    f"SELECT k, median(v) FROM {PAST} GROUP BY k",
+    f"SELECT k FROM {PAST} EXCEPT ALL SELECT k FROM {MORE}",
+    "SELECT id FROM events WHERE k NOT IN (SELECT k FROM names)",
     f"SELECT k FROM {PAST} EXCEPT SELECT k FROM {MORE}",
     f"SELECT * FROM STITCH((SELECT k FROM {PAST}))",
     "SELECT * FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES LAST(id) AS last_id PATTERN (A B+) "
     "DEFINE B AS v > PREV(v))",
 )
 ENDLESS = (
-    ("SELECT k, count(*) FROM events GROUP BY k", "groups have no time among their keys, so none of them is ever final"),
+    (
+        "SELECT k, count(*) FROM events GROUP BY k",
+        "groups have no time among their keys, so none of them is ever final",
+    ),
     ("SELECT max(v) FROM events", "groups have no time among their keys"),
     ("SELECT DISTINCT k FROM events", "groups have no time among their keys"),
     ("SELECT id FROM events ORDER BY v", "ORDER BY does not begin with a time"),
@@ -57,13 +63,16 @@ ENDLESS = (
     ("SELECT e.id, o.id FROM events e JOIN others o ON e.ts >= o.ts", "rows of the right side are held for ever"),
     ("SELECT e.id, o.id FROM events e LEFT JOIN others o ON e.ts >= o.ts", "rows of the right side are held for ever"),
     ("SELECT e.id, n.title FROM names n LEFT JOIN events e ON e.k = n.k", "further match"),
-    ("SELECT id, sum(v) OVER (PARTITION BY k) AS s FROM events", "so no row is ever final|needs all rows of a partition"),
+    (
+        "SELECT id, sum(v) OVER (PARTITION BY k) AS s FROM events",
+        "so no row is ever final|needs all rows of a partition",
+    ),
     ("SELECT id, ntile(3) OVER (ORDER BY ts) AS s FROM events", "ntile needs all rows of a partition"),
     ("SELECT id, median(v) OVER (PARTITION BY k ORDER BY ts) AS s FROM events", "median sees all rows before its own"),
     ("SELECT id, row_number() OVER (PARTITION BY k ORDER BY v) AS s FROM events", "so no row is ever final"),
     (
-        "SELECT * FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES LAST(id) AS last_id PATTERN (A B+ $) "
-        "DEFINE B AS v > PREV(v))",
+        "SELECT * FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES LAST(id) AS last_id PATTERN (A B+ $)"
+        " DEFINE B AS v > PREV(v))",
         "the pattern ends at the last row",
     ),
     (

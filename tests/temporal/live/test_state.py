@@ -91,6 +91,11 @@ SHRINKING = {
         "SELECT k, first_id, last_id FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES FIRST(id) AS "
         "first_id, LAST(id) AS last_id PATTERN (S DOWN+ UP+) DEFINE DOWN AS v < PREV(v), UP AS v > PREV(v))"
     ),
+    "row pattern of a window": (
+        "SELECT k, first_id, n FROM TUMBLE(events, ts, INTERVAL '10 seconds') MATCH_RECOGNIZE (PARTITION BY "
+        "window_start, k ORDER BY ts MEASURES FIRST(id) AS first_id, count(*) AS n PATTERN (S ANY*) DEFINE ANY AS "
+        "v >= 0)"
+    ),
     "row pattern within": (
         "SELECT first_id, last_id FROM events MATCH_RECOGNIZE (ORDER BY ts MEASURES FIRST(id) AS first_id, "
         "LAST(id) AS last_id PATTERN (S ANY+) WITHIN INTERVAL '10 seconds' DEFINE ANY AS v >= 0)"
@@ -101,7 +106,7 @@ SHRINKING = {
     "temporal NOT EXISTS": (
         f"SELECT l.id FROM {LIVES} l WHERE NOT EXISTS (SELECT 1 FROM {OTHERS} r WHERE l.k = r.k AND r.v < 10)"
     ),
-    "temporal EXISTS": f"SELECT l.id FROM {LIVES} l WHERE EXISTS (SELECT 1 FROM {OTHERS} r WHERE l.k = r.k AND r.v < 10)",
+    "temporal EXISTS": f"SELECT id FROM {LIVES} l WHERE EXISTS (SELECT 1 FROM {OTHERS} r WHERE l.k = r.k AND r.v < 9)",
     "CLIP JOIN": f"SELECT l.id, valid_to FROM {LIVES} l CLIP JOIN {OTHERS} r ON l.k = r.k",
     "temporal DISTINCT": f"SELECT DISTINCT k FROM {LIVES} WHERE v < 20",
     "temporal UNION": f"SELECT k FROM {LIVES} WHERE v < 9 UNION SELECT k FROM {OTHERS} WHERE v < 9",
@@ -118,7 +123,7 @@ SHRINKING = {
         "o.ts BETWEEN e.ts AND e.ts + INTERVAL '20 seconds')"
     ),
     "asof join": "SELECT e.id, o.id AS other FROM events e ASOF LEFT JOIN others o ON e.k = o.k AND e.ts >= o.ts",
-    "temporal join": (
+    "a join of lifetimes": (
         "SELECT e.id, o.id AS other FROM SLIDE(events, ts, INTERVAL '9 seconds') e JOIN SLIDE(others, ts, "
         "INTERVAL '9 seconds') o ON e.k = o.k"
     ),
