@@ -1,13 +1,16 @@
 """Gives the plan of a PROGRESSIVE query its step `progressive`, above the scan with the most rows whose pipeline ends
 in an aggregate with mergeable states or in the first rows of an order, or above such a scan for each input of a
-union; or above a join of two large sides. A plan without one has a single snapshot, the last; its notes say why."""
+union; or above a join of two large sides, groups that are grouped again, or windows over the rows of a key. A plan
+without one has a single snapshot, the last; its notes say why."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tsql.planner.choose.few_keys import few_keys
 from tsql.planner.choose.large_joins import large_join
 from tsql.planner.choose.regrouped import is_outermost, regrouped
+from tsql.planner.choose.windowed import windowed
 from tsql.planner.logical.progression import Progression
 from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.operators.aggregate import Aggregate
@@ -23,7 +26,7 @@ from tsql.planner.progressive.reasons import FINAL_ONLY, reason
 
 
 def with_progressive(root: Step, spec: Progression, estimator: Estimator, scope: str) -> tuple[Step, str | None]:
-    """The plan that makes progress; or the plan as it is, and why it makes none."""
+    """The plan that makes progress, and what is to say of it; or the plan as it is, and why it makes none."""
     scans = sorted((one for one in root.walk() if isinstance(one, Scan)), key=lambda one: -estimator.of(one).rows)
     if scope != "local" and scans:
         scans = [scan for scan in scans if not getattr(scan.source, "in_cluster", False)]
@@ -33,24 +36,36 @@ def with_progressive(root: Step, spec: Progression, estimator: Estimator, scope:
     find = progress_of if scope == "local" else driven
     plans = (_above(root, some, spec) for some in _candidates(root, scans))
     found = next((plan for plan in plans if find(plan) is not None), None)
-    by_keys = _by_keys(root, found, spec, estimator) if scope == "local" else None
-    if by_keys is not None:
-        return by_keys, None
+    note = None
+    if scope == "local":
+        by_keys = list(_by_keys(root, found, spec, estimator))
+        many = next((plan for plan, few in by_keys if few is None), None)
+        if many is not None:
+            return many, None
+        if by_keys:
+            plan, few = by_keys[0]
+            note = f"PROGRESSIVE goes by the {'keys' if found is None else 'rows of a scan'}: some {few} keys are few"
+            found = plan if found is None else found
     why = None if found is None or scope == "local" else too_much(found, estimator)
     if found is not None:
-        return (found, None) if why is None else (root, f"{FINAL_ONLY}: {why}")
+        return (found, note) if why is None else (root, f"{FINAL_ONLY}: {why}")
     return root, f"{FINAL_ONLY}: {reason(root, list(scans), scope)}"
 
 
-def _by_keys(root: Step, found: Step | None, spec: Progression, estimator: Estimator) -> Step | None:
-    """The plan that makes better progress by keys than `found` by the rows of a scan."""
-    for step in regrouped(root, found):
-        by_keys = _above(root, [step], spec)
-        if is_outermost(by_keys):
-            return by_keys
+def _by_keys(
+    root: Step, found: Step | None, spec: Progression, estimator: Estimator
+) -> Iterator[tuple[Step, int | None]]:
+    """The plans that make better progress by keys than `found` by the rows of a scan, the best one first; and how many
+    keys they have, if these are few."""
+    steps = list(windowed(root) if found is None else regrouped(root, found))
+    plans = [(_above(root, [step], spec), few_keys(step, estimator)) for step in steps]
+    yield from (one for one in plans if is_outermost(one[0]))
+    if found is None:
+        yield from (one for one in plans if driven_keys(one[0]) is not None and not is_outermost(one[0]))
     join = large_join(root, found, estimator)
-    by_keys = root if join is None else _above(root, [join], spec)
-    return by_keys if driven_keys(by_keys) is not None else None
+    by_join = root if join is None else _above(root, [join], spec)
+    if join is not None and driven_keys(by_join) is not None:
+        yield by_join, few_keys(join, estimator)
 
 
 def _candidates(root: Step, scans: list[Scan]) -> Iterator[Sequence[Step]]:

@@ -10,10 +10,10 @@ from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.step import Step
 from tsql.planner.progressive.driven import driven
-from tsql.planner.progressive.driven_keys import can_be_parted, driven_keys
+from tsql.planner.progressive.driven_keys import Parted, can_be_parted, driven_keys
 
 
-def regrouped(root: Step, found: Step | None) -> Iterator[Step]:
+def regrouped(root: Step, found: Step | None) -> Iterator[Parted]:
     """The steps whose keys can make better progress than the rows of a scan do in the plan `found`, the topmost ones
     first."""
     by_rows = None if found is None else driven(found)

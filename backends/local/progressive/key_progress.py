@@ -31,18 +31,10 @@ from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.progression import Progression
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.step import PhysicalPlan
+from tsql.planner.progressive.dealing import COUNT, FROM, PARTS, SEED, TO, WIDTH
 from tsql.planner.progressive.driven_keys import DrivenKeys
-from tsql.planner.progressive.key_parts import (
-    COUNT,
-    FROM,
-    PARTS,
-    SEED,
-    TO,
-    WIDTH,
-    counts_rows,
-    is_at_scans,
-    plan_of_part,
-)
+from tsql.planner.progressive.key_parts import plan_of_part
+from tsql.planner.progressive.part_filters import counts_rows, is_at_scans
 from tsql.planner.progressive.snapshot_plan import SnapshotPlan
 
 ENDS, ENDS_OF_FILES = (16, 64, 256), (32,)
