@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tsql.planner.choose.few_keys import few_keys
+from tsql.planner.choose.few_keys import few_keys, rows_tell_more
 from tsql.planner.choose.large_joins import large_join
 from tsql.planner.choose.regrouped import is_outermost, regrouped
 from tsql.planner.choose.windowed import windowed
@@ -19,7 +19,7 @@ from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.union import Union
 from tsql.planner.physical.step import Step, rebuild
 from tsql.planner.progressive.driven import driven
-from tsql.planner.progressive.driven_keys import driven_keys
+from tsql.planner.progressive.driven_keys import DrivenKeys, driven_keys
 from tsql.planner.progressive.kinds import progress_of
 from tsql.planner.progressive.on_driver import too_much
 from tsql.planner.progressive.reasons import FINAL_ONLY, reason
@@ -38,34 +38,45 @@ def with_progressive(root: Step, spec: Progression, estimator: Estimator, scope:
     found = next((plan for plan in plans if find(plan) is not None), None)
     note = None
     if scope == "local":
-        by_keys = list(_by_keys(root, found, spec, estimator))
-        many = next((plan for plan, few in by_keys if few is None), None)
-        if many is not None:
-            return many, None
-        if by_keys:
-            plan, few = by_keys[0]
-            note = f"PROGRESSIVE goes by the {'keys' if found is None else 'rows of a scan'}: some {few} keys are few"
-            found = plan if found is None else found
+        by_keys, note = _by_keys(root, found, spec, estimator)
+        if by_keys is not None:
+            return by_keys, note
     why = None if found is None or scope == "local" else too_much(found, estimator)
     if found is not None:
         return (found, note) if why is None else (root, f"{FINAL_ONLY}: {why}")
     return root, f"{FINAL_ONLY}: {reason(root, list(scans), scope)}"
 
 
-def _by_keys(
+def _by_keys(root: Step, found: Step | None, spec: Progression, estimator: Estimator) -> tuple[Step | None, str | None]:
+    """The plan that makes better progress by keys than `found` by the rows of a scan, if there is one; and what is to
+    say of keys that are few."""
+    few: list[tuple[Step, DrivenKeys, int]] = []
+    for plan, made in _plans_by_keys(root, found, spec, estimator):
+        keys = few_keys(made, estimator)
+        if keys is None:
+            return plan, None
+        few.append((plan, made, keys))
+    for plan, made, keys in few:
+        if found is None:
+            return plan, f"PROGRESSIVE goes by the keys, since no scan can make progress: some {keys} keys are few"
+        if not rows_tell_more(made, keys, estimator):
+            return plan, f"PROGRESSIVE goes by the keys, since part of the rows says less: some {keys} keys are few"
+    return None, f"PROGRESSIVE goes by the rows of a scan: some {few[0][2]} keys are few" if few else None
+
+
+def _plans_by_keys(
     root: Step, found: Step | None, spec: Progression, estimator: Estimator
-) -> Iterator[tuple[Step, int | None]]:
-    """The plans that make better progress by keys than `found` by the rows of a scan, the best one first; and how many
-    keys they have, if these are few."""
-    steps = list(windowed(root) if found is None else regrouped(root, found))
-    plans = [(_above(root, [step], spec), few_keys(step, estimator)) for step in steps]
-    yield from (one for one in plans if is_outermost(one[0]))
+) -> Iterator[tuple[Step, DrivenKeys]]:
+    """The plans that make progress by keys, the best one first. Groups that are not the last ones tell less."""
+    steps = windowed(root) if found is None else regrouped(root, found)
+    made = [(plan, keys) for plan in (_above(root, [one], spec) for one in steps) if (keys := driven_keys(plan))]
+    yield from (one for one in made if is_outermost(*one))
     if found is None:
-        yield from (one for one in plans if driven_keys(one[0]) is not None and not is_outermost(one[0]))
+        yield from (one for one in made if not is_outermost(*one))
     join = large_join(root, found, estimator)
     by_join = root if join is None else _above(root, [join], spec)
-    if join is not None and driven_keys(by_join) is not None:
-        yield by_join, few_keys(join, estimator)
+    if (keys := driven_keys(by_join)) is not None:
+        yield by_join, keys
 
 
 def _candidates(root: Step, scans: list[Scan]) -> Iterator[Sequence[Step]]:

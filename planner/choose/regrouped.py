@@ -10,7 +10,7 @@ from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.step import Step
 from tsql.planner.progressive.driven import driven
-from tsql.planner.progressive.driven_keys import Parted, can_be_parted, driven_keys
+from tsql.planner.progressive.driven_keys import DrivenKeys, Parted, can_be_parted
 
 
 def regrouped(root: Step, found: Step | None) -> Iterator[Parted]:
@@ -27,10 +27,9 @@ def regrouped(root: Step, found: Step | None) -> Iterator[Parted]:
             yield step
 
 
-def is_outermost(root: Step) -> bool:
+def is_outermost(root: Step, found: DrivenKeys) -> bool:
     """Whether the groups of a plan that makes progress by keys are its last ones."""
-    found = driven_keys(root)
-    return found is not None and not any(
+    return not any(
         isinstance(step, Aggregate) and step is not found.final and _reads(step, found.final) for step in root.walk()
     )
 
