@@ -32,10 +32,11 @@ from tsql.planner.progressive.values import product_name
 BATCH = "#batch"
 
 
-def plan_of_part(plan: PhysicalPlan, found: DrivenKeys, snapshot: SnapshotPlan | None) -> PhysicalPlan:
-    """The plan of the partial groups of some parts. `snapshot`: they are a sample for this plan of snapshots."""
+def plan_of_part(plan: PhysicalPlan, found: DrivenKeys, snapshot: SnapshotPlan | None, heavy: int = 0) -> PhysicalPlan:
+    """The plan of the partial groups of some parts. `snapshot`: they are a sample for this plan of snapshots. heavy: how
+    many keys a run counts in full."""
     below = found.below
-    rows = _of_join(below, snapshot) if isinstance(below, HashJoin) else _of_groups(below, snapshot)
+    rows = _of_join(below, snapshot, heavy) if isinstance(below, HashJoin) else _of_groups(below, snapshot, heavy)
     for step in _path(found):
         rows = _over(step, rows, snapshot is not None)
     root = named(rows if snapshot is None else _with_sums(rows, found, snapshot))
@@ -43,16 +44,16 @@ def plan_of_part(plan: PhysicalPlan, found: DrivenKeys, snapshot: SnapshotPlan |
     return replace(plan, root=root, columns=names, names=names, query="", notes=())
 
 
-def _of_groups(below: Grouped, snapshot: SnapshotPlan | None) -> Step:
-    dealing = dealing_of(below)
+def _of_groups(below: Grouped, snapshot: SnapshotPlan | None, heavy: int) -> Step:
+    dealing = replace(dealing_of(below), heavy=heavy)
     rows = limited(below, dealing)
     return rows if snapshot is None else _numbered(rows, dealing)
 
 
-def _of_join(join: HashJoin, snapshot: SnapshotPlan | None) -> Step:
+def _of_join(join: HashJoin, snapshot: SnapshotPlan | None, heavy: int) -> Step:
     keys, others = tuple(key.left for key in join.keys), tuple(key.right for key in join.keys)
-    dealing = Dealing(keys, SPREAD if join.kind in ("left", "anti") else HASHED)
-    left, right = limited(join.inputs[0], dealing), limited(join.inputs[1], Dealing(others))
+    dealing = Dealing(keys, SPREAD if join.kind in ("left", "anti") else HASHED, heavy)
+    left, right = limited(join.inputs[0], dealing), limited(join.inputs[1], Dealing(others, heavy=heavy))
     return replace(join, inputs=(left if snapshot is None else _numbered(left, dealing), right))
 
 

@@ -27,7 +27,7 @@ from tsql.planner.physical.operators.series import Series
 from tsql.planner.physical.operators.union import Union
 from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.step import Step
-from tsql.planner.progressive.dealing import FIRST, HASHED, Dealing, is_of_parts
+from tsql.planner.progressive.dealing import FIRST, HASHED, Dealing, Keys, is_of_parts, keys_in
 
 KINDS = ("inner", "left", "semi", "anti")
 """Joins whose rows for some keys depend on rows with these keys only."""
@@ -48,6 +48,12 @@ def is_at_scans(root: Step) -> bool:
 def leaves_windows_whole(root: Step) -> bool:
     """Whether some windows are computed for all keys, in each run again."""
     return any(isinstance(step, Window | Combine) and not any(map(_is_of_parts, step.walk())) for step in root.walk())
+
+
+def keys_at_scans(root: Step) -> list[tuple[Scan, Keys]]:
+    """The scans above which rows of other parts are left out, and the keys that decide it."""
+    filters = [step for step in root.walk() if isinstance(step, Filter) and is_of_parts(step.predicate)]
+    return [(step.inputs[0], keys_in(step.predicate)) for step in filters if isinstance(step.inputs[0], Scan)]
 
 
 def counts_rows(root: Step) -> bool:

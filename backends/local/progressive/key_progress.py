@@ -1,6 +1,6 @@
 """Progress by keys, of a join of two large sides or of groups: in ripples, each over more keys than the one before.
 
-In: a plan whose step `progressive` stands above a join or groups. Out: a snapshot per ripple; the last one is exact. A
+In: a plan whose step `progressive` stands above a join, groups or windows. Out: a snapshot per ripple; the last one is exact. A
 ripple has the rows whose keys are in some parts of all keys (`planner/progressive/key_parts.py`). It leaves partial
 groups; what is above the groups runs over those of all ripples. No pair is joined twice. Memory: the partial groups of
 all ripples, one for each batch of parts, and the join's table for one ripple. Cost: all tables are read for each
@@ -17,6 +17,7 @@ import numpy as np
 from tsql.backends import Run
 from tsql.backends.local.progressive.design import PlainDesign
 from tsql.backends.local.progressive.group_progress import GroupProgress
+from tsql.backends.local.progressive.heavy_keys import heavy_keys
 from tsql.backends.local.progressive.known import Known
 from tsql.backends.local.progressive.progress import error_of
 from tsql.backends.local.run.dataset import ChunkData
@@ -62,7 +63,7 @@ class KeyProgress(GroupProgress):
 
     def snapshots(self) -> Iterator[Snapshot]:
         begun, spec, x = time.perf_counter(), self.found.spec, self.x
-        rest = self._part(None).plan.root
+        rest = plan_of_part(self.plan, self.found, None).root
         if counts_rows(rest) and not is_at_scans(rest):
             self.run.note("rows that are left out would be counted several times: the final result only")
             batches = list(x.batches(self.plan))
@@ -72,6 +73,7 @@ class KeyProgress(GroupProgress):
         design = PlainDesign(PARTS, bool(self.found.partial.by))
         self.shown = self._plan_of(design, False)
         self.others = {id(step): self._collected(step) for step in self.shown.plan.others}
+        self.heavy = heavy_keys(self.x, self.plan, rest, spec, self.kept.parts)
         self.all_rows = 0
         groups: list[list[Chunk]] = []
         sizes: list[int] = []
@@ -108,7 +110,7 @@ class KeyProgress(GroupProgress):
         """The partial groups of these parts; with their sums in batches of so many parts, unless it is 0."""
         kept = self._part(self.shown.plan if width else None)
         width, seed = max(1, width), self.found.spec.seed
-        given = {FROM: first, TO: end, WIDTH: width, COUNT: (end - first) // width, SEED: seed}
+        given = {FROM: first, TO: end, WIDTH: width, COUNT: (end - first) // width, SEED: seed, **self.heavy}
         run = Run(settings=self.run.settings, parameters={**self.run.parameters, **given})
         run.wall_clock = self.run.wall_clock
         x = Execution(run.shares(self.run), kept.kernels, self.x.interpret)
@@ -128,10 +130,11 @@ class KeyProgress(GroupProgress):
 
     def _part(self, snapshot: SnapshotPlan | None) -> Ripple:
         """The plan of a ripple; of the last one, which no snapshot follows, if there is none."""
-        found: Ripple | None = self.kept.parts.get(snapshot is None)
+        key = snapshot is None, len(self.heavy)
+        found: Ripple | None = self.kept.parts.get(key)
         if found is None:
-            plan = plan_of_part(self.plan, self.found, snapshot)
-            found = self.kept.parts[snapshot is None] = Ripple(plan, Kernels())
+            plan = plan_of_part(self.plan, self.found, snapshot, len(self.heavy))
+            found = self.kept.parts[key] = Ripple(plan, Kernels())
         return found
 
     def _plain(self, chunk: Chunk) -> Chunk:
