@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.step import Step
 from tsql.planner.progressive.driven import driven
@@ -23,7 +24,7 @@ def regrouped(root: Step, found: Step | None) -> Iterator[Parted]:
     if not any(isinstance(step, Aggregate) for step in above):
         return
     for step in reversed(list(root.walk())):
-        if isinstance(step, HashJoin | Aggregate) and can_be_parted(step):
+        if isinstance(step, HashJoin | Aggregate | Combine) and can_be_parted(step):
             yield step
 
 

@@ -9,7 +9,7 @@ from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.step import Step
 from tsql.planner.progressive.driven_keys import Grouped, can_be_parted, dealing_of
-from tsql.planner.progressive.part_filters import counts_rows, is_at_scans, leaves_windows_whole, limited
+from tsql.planner.progressive.part_filters import counts_rows, is_at_scans, limited
 
 
 def windowed(root: Step) -> Iterator[Grouped]:
@@ -17,7 +17,7 @@ def windowed(root: Step) -> Iterator[Grouped]:
     for step in reversed(list(root.walk())):
         if isinstance(step, Grouped) and can_be_parted(step) and _has_windows(step):
             rows = limited(step, dealing_of(step))
-            if not leaves_windows_whole(rows) and (is_at_scans(rows) or not counts_rows(rows)):
+            if is_at_scans(rows) or not counts_rows(rows):
                 yield step
 
 

@@ -38,6 +38,7 @@ HASHED, SPREAD, FIRST = "hashed", "spread", "first"
 their other columns; or in the first one, where they are counted in full."""
 
 Keys = tuple[Expr, ...]
+TRUE, FALSE = Literal(True, BOOLEAN), Literal(False, BOOLEAN)
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,16 @@ class Dealing:
 
     def is_here(self, rows: Step) -> Expr:
         """Whether a row of a step is in the parts of a run."""
-        others = _part(_columns(rows)) if self.nulls == SPREAD else Literal(0, BIGINT)
-        part = self._dealt(_part(self.keys), Literal(0, BIGINT), others)
-        ends = Call(">=", (part, Parameter(FROM, BIGINT)), BOOLEAN), Call("<", (part, Parameter(TO, BIGINT)), BOOLEAN)
-        return Call("and", ends, BOOLEAN)
+        here = _is_between(_part(self.keys))
+        if self.heavy:
+            # Rows are compared with heavy keys only where it matters: it costs more than all else.
+            is_first = Call("=", (Parameter(FROM, BIGINT), Literal(0, BIGINT)), BOOLEAN)
+            stays = Case(((is_first, TRUE),), Call("not", (self._is_heavy,), BOOLEAN))
+            here = Case(((here, stays),), Case(((is_first, self._is_heavy),), FALSE))
+        if self.nulls == HASHED:
+            return here
+        part = _part(_columns(rows)) if self.nulls == SPREAD else Literal(0, BIGINT)
+        return Case(self._nulls(_is_between(part)), here)
 
     def batch(self, rows: Step) -> Expr:
         """The batch of a row of a step."""
@@ -66,18 +73,18 @@ class Dealing:
         batch = Call("//", (first, Parameter(WIDTH, BIGINT)), BIGINT)
         spread = Call("%", (_part(_columns(rows)), Parameter(COUNT, BIGINT)), BIGINT)
         in_full = Literal(NO_BATCH, BIGINT)
-        return self._dealt(batch, in_full, spread if self.nulls == SPREAD else in_full)
+        whens = () if self.nulls == HASHED else self._nulls(spread if self.nulls == SPREAD else in_full)
+        whens += ((self._is_heavy, in_full),) if self.heavy else ()
+        return Case(whens, batch) if whens else batch
 
-    def _dealt(self, hashed: Expr, heavy: Expr, null: Expr) -> Expr:
-        """What holds for the hash of the keys, for heavy keys, and for rows without a key."""
-        whens: list[tuple[Expr, Expr]] = []
-        if self.nulls != HASHED:
-            whens += [(Call("is_null", (key,), BOOLEAN), null) for key in self.keys]
-        if self.heavy:
-            marks = [Parameter(heavy_name(number), BIGINT) for number in range(self.heavy)]
-            alike = [Call("=", (mark_of(self.keys), one), BOOLEAN) for one in marks]
-            whens.append((reduce(lambda a, b: Call("or", (a, b), BOOLEAN), alike), heavy))
-        return Case(tuple(whens), hashed) if whens else hashed
+    def _nulls(self, then: Expr) -> tuple[tuple[Expr, Expr], ...]:
+        return tuple((Call("is_null", (key,), BOOLEAN), then) for key in self.keys)
+
+    @property
+    def _is_heavy(self) -> Expr:
+        marks = (Parameter(heavy_name(number), BIGINT) for number in range(self.heavy))
+        alike = [Call("=", (mark_of(self.keys), one), BOOLEAN) for one in marks]
+        return reduce(lambda a, b: Call("or", (a, b), BOOLEAN), alike)
 
 
 def heavy_name(number: int) -> str:
@@ -96,10 +103,14 @@ def is_of_parts(condition: Expr) -> bool:
 
 
 def keys_in(condition: Expr) -> Keys:
-    """The keys whose rows such a condition keeps."""
-    part = next(e.args[0] for e in condition.walk() if isinstance(e, Call) and e.name == ">=")
-    hashed = part.otherwise if isinstance(part, Case) else part
-    return next(e.args[:-1] for e in hashed.walk() if isinstance(e, Call) and e.name == "hash")
+    """The keys whose rows such a condition keeps, without heavy ones."""
+    here = condition.otherwise if isinstance(condition, Case) else condition
+    return next(e.args[:-1] for e in here.walk() if isinstance(e, Call) and e.name == "hash")
+
+
+def _is_between(part: Expr) -> Expr:
+    ends = Call(">=", (part, Parameter(FROM, BIGINT)), BOOLEAN), Call("<", (part, Parameter(TO, BIGINT)), BOOLEAN)
+    return Call("and", ends, BOOLEAN)
 
 
 def _part(keys: Keys) -> Expr:

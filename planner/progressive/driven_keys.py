@@ -31,9 +31,9 @@ from tsql.planner.physical.operators.union import Union
 from tsql.planner.physical.operators.values import Values
 from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.step import Step
-from tsql.planner.progressive.dealing import FIRST, Dealing, Keys
+from tsql.planner.progressive.dealing import FIRST, HASHED, SPREAD, Dealing, Keys
 from tsql.planner.progressive.driven import Groups, end_of, groups_of, passes, starts_of, users_of
-from tsql.planner.progressive.part_filters import KINDS, hashes_alike, is_at_scans, limited
+from tsql.planner.progressive.part_filters import KINDS, hashes_alike, is_at_scans, leaves_windows_whole, limited
 
 MOVED = (Broadcast, Gather, Redistribute, Rekey, Reshard)
 
@@ -95,6 +95,15 @@ def dealing_of(below: Grouped) -> Dealing:
     return Dealing(near or keys, FIRST)
 
 
+def sides_of(below: Parted) -> list[tuple[Step, Dealing]]:
+    """The rows that are dealt into parts: those of a join's sides, of groups or of windows."""
+    if not isinstance(below, HashJoin):
+        return [(below, dealing_of(below))]
+    left, right = tuple(key.left for key in below.keys), tuple(key.right for key in below.keys)
+    nulls = SPREAD if below.kind in ("left", "anti") else HASHED
+    return [(below.inputs[0], Dealing(left, nulls)), (below.inputs[1], Dealing(right))]
+
+
 def keys_of(below: Grouped) -> Keys:
     """The keys, over the columns of the step."""
     if isinstance(below, Aggregate):
@@ -138,14 +147,18 @@ def _names_of_keys(below: Parted) -> list[set[str]]:
 
 
 def can_be_parted(step: Step) -> bool:
-    """Whether a step has the same rows for each part of its keys as for all of them at once."""
+    """Whether a step has the same rows for each part of its keys as for all of them at once, and no windows below it
+    would be computed for all keys again in each run."""
     if isinstance(step, Aggregate):
         fits = bool(step.by) and not step.exports
     elif isinstance(step, Combine | Window):
         fits = bool(step.by)
     else:
         fits = isinstance(step, HashJoin) and _has_parts(step)
-    return fits and all(type(one) in REPEATED for one in step.walk())
+    if not fits or any(type(one) not in REPEATED for one in step.walk()):
+        return False
+    assert isinstance(step, Parted)
+    return not any(leaves_windows_whole(limited(rows, dealing)) for rows, dealing in sides_of(step))
 
 
 def _has_parts(join: HashJoin) -> bool:

@@ -21,8 +21,8 @@ from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.step import PhysicalPlan, Step, named
-from tsql.planner.progressive.dealing import HASHED, SPREAD, WIDTH, Dealing
-from tsql.planner.progressive.driven_keys import DrivenKeys, Grouped, dealing_of
+from tsql.planner.progressive.dealing import WIDTH, Dealing
+from tsql.planner.progressive.driven_keys import DrivenKeys, sides_of
 from tsql.planner.progressive.measures import binary, number
 from tsql.planner.progressive.part_filters import limited
 from tsql.planner.progressive.snapshot_plan import SnapshotPlan
@@ -33,28 +33,19 @@ BATCH = "#batch"
 
 
 def plan_of_part(plan: PhysicalPlan, found: DrivenKeys, snapshot: SnapshotPlan | None, heavy: int = 0) -> PhysicalPlan:
-    """The plan of the partial groups of some parts. `snapshot`: they are a sample for this plan of snapshots. heavy: how
-    many keys a run counts in full."""
+    """The plan of the partial groups of some parts. `snapshot`: they are a sample for this plan of snapshots. heavy:
+    how many keys a run counts in full."""
     below = found.below
-    rows = _of_join(below, snapshot, heavy) if isinstance(below, HashJoin) else _of_groups(below, snapshot, heavy)
+    sides = [(rows, replace(dealing, heavy=heavy)) for rows, dealing in sides_of(below)]
+    done = [limited(rows, dealing) for rows, dealing in sides]
+    if snapshot is not None:
+        done[0] = _numbered(done[0], sides[0][1])
+    rows = replace(below, inputs=tuple(done)) if isinstance(below, HashJoin) else done[0]
     for step in _path(found):
         rows = _over(step, rows, snapshot is not None)
     root = named(rows if snapshot is None else _with_sums(rows, found, snapshot))
     names = tuple(f.name for f in root.schema)
     return replace(plan, root=root, columns=names, names=names, query="", notes=())
-
-
-def _of_groups(below: Grouped, snapshot: SnapshotPlan | None, heavy: int) -> Step:
-    dealing = replace(dealing_of(below), heavy=heavy)
-    rows = limited(below, dealing)
-    return rows if snapshot is None else _numbered(rows, dealing)
-
-
-def _of_join(join: HashJoin, snapshot: SnapshotPlan | None, heavy: int) -> Step:
-    keys, others = tuple(key.left for key in join.keys), tuple(key.right for key in join.keys)
-    dealing = Dealing(keys, SPREAD if join.kind in ("left", "anti") else HASHED, heavy)
-    left, right = limited(join.inputs[0], dealing), limited(join.inputs[1], Dealing(others, heavy=heavy))
-    return replace(join, inputs=(left if snapshot is None else _numbered(left, dealing), right))
 
 
 def _numbered(rows: Step, dealing: Dealing) -> Step:

@@ -83,8 +83,9 @@ def _about_windows(root: Step, user: Window | Combine, table: str) -> str:
     if not user.by:
         return f"{what} without PARTITION BY see all rows of {table}"
     if not can_be_parted(user):
-        step = next(step for step in user.walk() if type(step) not in REPEATED)
-        return f"{what} see all rows of {table}, and {step.op} below may have others for a part of the keys"
+        step = next((step for step in user.walk() if type(step) not in REPEATED), None)
+        below = "windows below are of other keys" if step is None else f"{step.op} below may have others for some keys"
+        return f"{what} see all rows of {table}, and {below}"
     groups = [step for step in root.walk() if _is_above(step, user) and isinstance(step, Aggregate)]
     if not groups:
         return f"{what} see all rows of {table}, and no groups stand above them"

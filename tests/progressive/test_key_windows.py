@@ -77,6 +77,12 @@ PAIRS = {
         f"number // 2 + 1)) AS id FROM {NUMBERED}) WHERE number BETWEEN 2 * id AND 2 * id + 2 GROUP BY user_id, id "
         "HAVING count(*) = 3)",
     ),
+    "days of users": (
+        "SELECT count(*) AS c, avg(n) AS m FROM (SELECT user_id, window_start, count(*) AS n FROM HOP(hits, ts, "
+        "slide => INTERVAL '1 day', size => INTERVAL '2 days') GROUP BY user_id, window_start, window_end)",
+        "SELECT count(*), avg(n) FROM (SELECT count(*) AS n FROM (SELECT *, unnest([CAST(ts AS DATE), "
+        "CAST(ts AS DATE) - 1]) AS day FROM hits WHERE ts IS NOT NULL) GROUP BY user_id, day)",
+    ),
     "first rows of users": (
         "SELECT country, count(*) AS c, avg(v) AS m FROM (SELECT *, row_number() OVER (PARTITION BY user_id "
         "ORDER BY ts) AS r FROM hits WHERE ts IS NOT NULL) WHERE r = 1 GROUP BY country",
@@ -219,6 +225,9 @@ WITHOUT = {
     "SELECT user_id, count(*) FROM (SELECT user_id, window_start FROM SESSION(hits PARTITION BY user_id, ts, "
     "gap => INTERVAL '30 minutes') GROUP BY user_id, window_start, window_end) GROUP BY user_id":
         "sessions see all rows of hits, and the groups above them are not a sample",
+    "SELECT country, max(r) FROM (SELECT country, row_number() OVER (PARTITION BY user_id ORDER BY q, ts) AS r FROM "
+    "(SELECT *, rank() OVER (PARTITION BY country ORDER BY ts) AS q FROM hits)) GROUP BY country":
+        "window functions see all rows of hits",
     "SELECT country, max(r) FROM (SELECT country, row_number() OVER (PARTITION BY user_id ORDER BY ts) AS r FROM "
     "(SELECT * FROM hits ORDER BY ts LIMIT 9)) GROUP BY country":
         "the first rows of hits are read by window, which sees several rows at a time",

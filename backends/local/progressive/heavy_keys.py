@@ -1,5 +1,5 @@
-"""Looks for keys with a large share of the rows, before progress by keys begins. One of them would have most of its part,
-and a sample of parts without it would be wrong and not know.
+"""Looks for keys with a large share of the rows, before progress by keys begins. One of them would have most of its
+part, and a sample of parts without it would be wrong and not know.
 
 In: the plan of a ripple, whose scans say which keys they have (`planner/progressive/part_filters.py`). Out: parameters
 with the marks of heavy keys, which are counted in full. Cost: some units of each scan, of which only the keys are
@@ -70,6 +70,9 @@ def _shares(
     x: Execution, plan: PhysicalPlan, scan: Scan, keys: Keys, spec: Progression, kernels: Kernels
 ) -> Iterator[tuple[int, float]]:
     """The marks of heavy keys in some units of a scan, and their share of the rows of these units."""
+    wanted = {name for e in (*keys, *([] if scan.where is None else [scan.where])) for name in e.columns()}
+    columns = tuple(name for name in scan.columns if name in wanted)
+    scan = replace(scan, columns=columns, filled=(), late=False)
     count = (("rows", AggregateCall("count_star", (), BIGINT)),)
     read = Progressive((scan,), spec=spec)
     partial = Aggregate((read,), by=(("mark", mark_of(keys)),), calls=count, phase="partial", groups=LOOKED_AT)
@@ -83,15 +86,15 @@ def _shares(
     try:
         pipeline = StatePipeline(own, found, own._lower(look.root, look.shards).node(found.rows))
         pipeline.read(_enough(pipeline.units))
-        columns = [[np.asarray(array) for array in chunk.arrays] for _, chunks in pipeline.batches for chunk in chunks]
+        groups = [[np.asarray(array) for array in chunk.arrays] for _, chunks in pipeline.batches for chunk in chunks]
     finally:
         own.close()
-    if not columns:
+    if not groups:
         return
-    marks, rows = (np.concatenate(arrays) for arrays in zip(*columns, strict=True))
+    marks, rows = (np.concatenate(arrays) for arrays in zip(*groups, strict=True))
     known, places, batches = np.unique(marks, return_inverse=True, return_counts=True)
     counts = np.bincount(places, rows)
-    least = LEAST_UNITS if len(columns) >= MOST_UNITS else 1
+    least = LEAST_UNITS if len(groups) >= MOST_UNITS else 1
     heavy = (counts >= np.maximum(LEAST_ROWS, HEAVY * rows.sum())) & (batches >= least)
     yield from zip(known[heavy].tolist(), (counts[heavy] / rows.sum()).tolist(), strict=True)
 

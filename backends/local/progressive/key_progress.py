@@ -1,10 +1,11 @@
-"""Progress by keys, of a join of two large sides or of groups: in ripples, each over more keys than the one before.
+"""Progress by keys, of a join of two large sides, groups or windows: in ripples, each over more keys than before.
 
-In: a plan whose step `progressive` stands above a join, groups or windows. Out: a snapshot per ripple; the last one is exact. A
-ripple has the rows whose keys are in some parts of all keys (`planner/progressive/key_parts.py`). It leaves partial
-groups; what is above the groups runs over those of all ripples. No pair is joined twice. Memory: the partial groups of
-all ripples, one for each batch of parts, and the join's table for one ripple. Cost: all tables are read for each
-ripple, but only the rows of its keys go on; so there are few ripples, each four times as large as those before it."""
+In: a plan whose step `progressive` stands above a join, groups or windows. Out: a snapshot per ripple; the last one is
+exact. A ripple has the rows whose keys are in some parts of all keys (`planner/progressive/key_parts.py`), and the
+first one those of heavy keys too (`heavy_keys.py`). It leaves partial groups; what is above the groups runs over those
+of all ripples. No pair is joined twice. Memory: the partial groups of all ripples, one for each batch of parts, and
+the join's table for one ripple. Cost: all tables are read for each ripple, but only the rows of its keys go on; so
+there are few ripples, each four times as large as those before it."""
 
 from __future__ import annotations
 
