@@ -253,3 +253,14 @@ def test_groups_of_the_same_keys(db: Any) -> None:
         most = max(row[1] for row in db.sql(sql).fetchall())
         for snap in db.sql(f"{sql} PROGRESSIVE").snapshots():
             assert max(snap.table["n"].to_pylist()) <= 3 * most, sql
+
+
+@pytest.mark.parametrize("name", ["lengths of sessions", "sessions that end", "three rows", "two of three rows"])
+def test_rows_without_a_time(db: Any, name: str) -> None:
+    """Rows that are left out are counted once, in whatever ripple."""
+    sql, _ = PAIRS[name]
+    plain = db.sql(sql)
+    plain.fetchall()
+    progressive = db.sql(f"{sql} PROGRESSIVE")
+    *_, last = progressive.snapshots()
+    assert last.is_final and plain.notes and progressive.notes == plain.notes
