@@ -33,7 +33,15 @@ from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.step import Step
 from tsql.planner.progressive.dealing import FIRST, HASHED, SPREAD, Dealing, Keys
 from tsql.planner.progressive.driven import Groups, end_of, groups_of, passes, starts_of, users_of
-from tsql.planner.progressive.part_filters import KINDS, hashes_alike, is_at_scans, leaves_windows_whole, limited
+from tsql.planner.progressive.part_filters import (
+    KINDS,
+    counts_rows,
+    hashes_alike,
+    is_at_scans,
+    is_near_scans,
+    leaves_windows_whole,
+    limited,
+)
 
 MOVED = (Broadcast, Gather, Redistribute, Rekey, Reshard)
 
@@ -88,10 +96,11 @@ def driven_keys(root: Step) -> DrivenKeys | None:
 
 def dealing_of(below: Grouped) -> Dealing:
     """How the keys of groups or windows are dealt into parts: by those that can be looked at where rows are scanned, or
-    by all, if none can. Groups are complete in a part of any of their keys. NULL is a group too, perhaps a large
-    one."""
+    by all, if none can. Groups are complete in a part of any of their keys. NULL is a group too, perhaps a large one.
+    What windows are partitioned by may also be computed from rows as they are scanned."""
     keys = keys_of(below)
-    near = tuple(key for key in keys if is_at_scans(limited(below, Dealing((key,), FIRST))))
+    is_near = is_at_scans if isinstance(below, Aggregate) or counts_rows(below) else is_near_scans
+    near = tuple(key for key in keys if is_near(limited(below, Dealing((key,), FIRST))))
     return Dealing(near or keys, FIRST)
 
 

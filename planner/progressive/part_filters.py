@@ -16,7 +16,7 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, substitute
 from tsql.kernels.expr.types import BIGINT, Type
 from tsql.planner.logical.predicates import JoinKey
-from tsql.planner.physical.movement import Broadcast, Gather, Redistribute, Rekey, Reshard
+from tsql.planner.physical.movement import Broadcast, Gather, Movement, Redistribute, Rekey, Reshard
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.filter import Filter
@@ -48,6 +48,12 @@ def is_at_scans(root: Step) -> bool:
 def leaves_windows_whole(root: Step) -> bool:
     """Whether some windows are computed for all keys, in each run again."""
     return any(isinstance(step, Window | Combine) and not any(map(_is_of_parts, step.walk())) for step in root.walk())
+
+
+def is_near_scans(root: Step) -> bool:
+    """Whether nothing but projections, filters and movement is between the scans and these filters."""
+    below = (one for step in root.walk() if _is_of_parts(step) for one in step.inputs[0].walk())
+    return all(isinstance(one, Scan | Project | Filter | Rekey | Movement | Gather) for one in below)
 
 
 def keys_at_scans(root: Step) -> list[tuple[Scan, Keys]]:

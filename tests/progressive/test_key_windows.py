@@ -89,6 +89,12 @@ PAIRS = {
         "SELECT country, count(*), avg(v) FROM (SELECT * FROM hits WHERE ts IS NOT NULL QUALIFY row_number() "
         "OVER (PARTITION BY user_id ORDER BY ts) = 1) GROUP BY country",
     ),
+    "first rows of a country's tens of users": (
+        "SELECT country, count(*) AS c, sum(v) AS s FROM (SELECT *, row_number() OVER (PARTITION BY user_id // 10, "
+        "country ORDER BY ts) AS r FROM hits WHERE ts IS NOT NULL) WHERE r < 3 GROUP BY country",
+        "SELECT country, count(*), sum(v) FROM (SELECT * FROM hits WHERE ts IS NOT NULL QUALIFY row_number() "
+        "OVER (PARTITION BY user_id // 10, country ORDER BY ts) < 3) GROUP BY country",
+    ),
     "changes": (
         "SELECT country, sum(d) AS s, count(d) AS c FROM (SELECT country, v - lag(v) OVER (PARTITION BY user_id "
         "ORDER BY ts) AS d FROM hits WHERE ts IS NOT NULL) GROUP BY country ORDER BY country",
