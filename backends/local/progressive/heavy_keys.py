@@ -86,7 +86,8 @@ def _shares(
     try:
         pipeline = StatePipeline(own, found, own._lower(look.root, look.shards).node(found.rows))
         pipeline.read(_enough(pipeline.units))
-        groups = [[np.asarray(array) for array in chunk.arrays] for _, chunks in pipeline.batches for chunk in chunks]
+        # Copies: the memory of the states goes with the execution.
+        groups = [[np.array(array) for array in chunk.arrays] for _, chunks in pipeline.batches for chunk in chunks]
     finally:
         own.close()
     if not groups:
