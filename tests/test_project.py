@@ -35,6 +35,8 @@ ONLY_IN = {
     "llvmlite": ("kernels/codegen/llvm.py", "tests/*"),
     "numba": ("tests/*",),
     "pyspark": ("backends/spark/*", "tests/*", "bench/*"),
+    "confluent_kafka": ("backends/live/*", "tests/*"),
+    "psycopg": ("backends/live/*", "tests/*"),
     "duckdb": ("tests/*", "tpch/*", "bench/*"),
     "datafusion": ("tpch/peers.py",),
     "tableauhyperapi": ("tpch/peers.py",),

@@ -240,10 +240,12 @@ class Jobs:
             known = None if place is None else place.job()
             if known is not None and query.is_planned:
                 plan = _kept_plan(known, plan, _LiveNames(session.catalog, streams))
-            title = optional_text(name, "the name of a job") or (known or {}).get("name") or _new_name()
+            identifier = str((known or {}).get("identifier") or _new_name())
+            title = optional_text(name, "the name of a job") or str((known or {}).get("name") or identifier)
             settings = session.settings
             shards = settings.shards or settings.threads or CORES
-            spec = Spec(_checked_name(title), plan, self._sink(sink, folder), place, float(interval), shards)
+            made = self._sink(sink, folder)
+            spec = Spec(_checked_name(title), identifier, plan, made, place, float(interval), shards)
             spec.to_late_table = self._late_rows
             _check_late_tables(session, plan, streams)
             job = Job(session, spec, query.values, query.relocate, self._make_run())._begin()

@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from tsql.backends.io.arrow import ArrowSource
-from tsql.backends.live.jobs.changes import applied
+from tsql.backends.live.sinks.changes import fold
 from tsql.backends.live.sinks.sink import Output, Token
 from tsql.backends.names import FoundTable, NeverKept
 from tsql.kernels.expr.schema import Schema
@@ -51,13 +52,13 @@ class LiveView:
         with self._lock:
             if self._changes:
                 more = pa.Table.from_batches(self._changes)
-                schema = self._table.schema
                 self._changes = []
-                self._table = (
-                    applied(self._table, more)
-                    if self._has_changes
-                    else pa.concat_tables([self._table, more.cast(schema)])
-                )
+                if self._has_changes:
+                    there = pa.array(np.ones(self._table.num_rows, np.int8))
+                    more = fold(pa.concat_tables([self._table.append_column(more.schema[-1], there), more]))
+                    self._table = more
+                else:
+                    self._table = pa.concat_tables([self._table, more.cast(self._table.schema)])
             return self._table
 
     def open(self, output: Output) -> None:

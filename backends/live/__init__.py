@@ -16,7 +16,8 @@ appear; the run over bounded input is the same with one punctuation at the end.
 How an operator works: it holds rows as columns (`Chunk`s) and computes by running parts of the plan over them, with the
 execution and the kernels of the local backend (fragments.py). Aggregates hold states, not rows. So there is no second
 implementation of anything: what is new here is only which rows are final (`planner/physical/progress.py`), and
-`operators_of_steps.py`, the one place that says how a step is run live and why it holds what it holds.
+`operators_of_steps.py`, the one place that says how a step is run live and why it holds what it holds. Steps over
+lifetimes are run in groups (lifetimes/). `boundedness.py` tells what could never end.
 
 Memory belongs to the operators, as chunks that Arrow counts; a fragment frees what it made when it ends. An error of a
 fragment (an overflow, say) is raised to whoever called, with the position in the SQL, and the query is over. Cost: a

@@ -6,8 +6,7 @@ ones."""
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given
-from tsql.backends.live.operator import HeldRows, LiveOperator, compare, parameter
-from tsql.backends.live.panes import restricted
+from tsql.backends.live.operator import HeldRows, LiveOperator, compare, parameter, restricted
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, SortKey
 from tsql.kernels.expr.schema import Field, Schema
@@ -108,6 +107,11 @@ class CountWindows(LiveOperator):
             self.numbered.rows = self.counts.rows({"found": found} | before)
             self.held[0].rows = self.left.rows(rows, time=time)
         return found
+
+    def endless(self) -> str | None:
+        if self.ended or self.first.name in self.progress[0].bounds:
+            return None
+        return "the time that orders the rows of the windows never advances, so no window is ever full"
 
     def promise(self) -> Progress:
         return Progress(ended=self.ended)

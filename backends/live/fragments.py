@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
@@ -164,7 +164,7 @@ class Fragment:
         self.top = _named(top)
         self.inputs = {s.name: s for s in self.top.walk() if isinstance(s, Input)}
 
-    def rows(self, given: dict[str, Given], /, **values: Any) -> Rows:
+    def rows(self, given: Mapping[str, Given], /, **values: Any) -> Rows:
         """The rows of the last step, computed from the inputs. An input that is not given is empty. values: for the
         `value_name`s."""
         if not any(map(count, given.values())) and not self.gives_of_nothing:
@@ -178,7 +178,7 @@ class Fragment:
         finally:
             self.engine.finish(execution)
 
-    def _rows_again(self, given: dict[str, Given]) -> Rows:
+    def _rows_again(self, given: Mapping[str, Given]) -> Rows:
         """The rows of the last step, by the execution that stays."""
         x = self.open()
         for name, step in self.inputs.items():
@@ -206,7 +206,7 @@ class Fragment:
             standing, self.standing = self.standing, None
             self.engine.finish(standing)
 
-    def batches(self, given: dict[str, Given]) -> Iterator[pa.RecordBatch]:
+    def batches(self, given: Mapping[str, Given]) -> Iterator[pa.RecordBatch]:
         """The rows of the last step as result batches."""
         if not any(map(count, given.values())) and not self.gives_of_nothing:
             return
@@ -218,7 +218,7 @@ class Fragment:
         finally:
             self.engine.finish(execution)
 
-    def _execution(self, given: dict[str, Given], parameters: dict[str, Any]) -> Execution:
+    def _execution(self, given: Mapping[str, Given], parameters: dict[str, Any]) -> Execution:
         execution = self.engine.execute(self.kernels, parameters)
         execution.inputs.update(
             {id(step): self._flow(step, given.get(name, []), execution) for name, step in self.inputs.items()}

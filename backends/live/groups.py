@@ -105,3 +105,8 @@ class Groups(LiveOperator):
 
     def promise(self) -> Progress:
         return Progress(self.bounds(), self.ended)
+
+    def endless(self) -> str | None:
+        if self.ended or self.bounds():
+            return None
+        return "groups have no time among their keys, so none of them is ever final"

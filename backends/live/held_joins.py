@@ -9,7 +9,15 @@ are kept while a left row, held or to come, may need them."""
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
-from tsql.backends.live.operator import LiveOperator, any_of, compare, negated, parameter, unless_null
+from tsql.backends.live.operator import (
+    LiveOperator,
+    any_of,
+    compare,
+    held_bounds,
+    negated,
+    parameter,
+    unless_null,
+)
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.predicates import conjuncts
@@ -17,8 +25,7 @@ from tsql.planner.physical.operators.join import MIRROR, HashJoin
 from tsql.planner.physical.progress import DAY_US, Progress, moved
 
 KINDS = ("inner", "left", "semi", "anti")
-"""The supported kinds. A full join needs all rows, and so do kinds in which a NULL in any right row may leave an answer
-open."""
+"""The kinds of `Joins`. Kinds in which a NULL in any right row may leave an answer open need all rows."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +71,12 @@ class Joins(LiveOperator):
 
     def _why(self) -> str:
         bounded = [f"side {side}" for side in range(2) if self.limits[side]]
-        return f"holds both sides; {' and '.join(bounded) or 'neither'} may be let go by time" + (
-            "" if self.is_eager else ", and a left row waits until it cannot be matched"
-        )
+        waits = "" if self.is_eager else ", and a row waits until it cannot be matched"
+        return f"holds both sides; {' and '.join(bounded) or 'neither'} may be let go by time{waits}"
+
+    @property
+    def decides_at_once(self) -> bool:
+        return not self.is_eager and self.progress[1].ended
 
     def consume(self, side: int, rows: Rows) -> Rows:
         if not self.is_eager:
@@ -114,23 +124,17 @@ class Joins(LiveOperator):
         return self._held_too(0)
 
     def _held_too(self, side: int) -> Progress:
-        """What is known of all rows of a side, including held ones: columns whose bound is known for both."""
-        stay = {}
+        """What is known of all rows of a side, including held ones."""
+        coming, held = self.progress[side], self.held[side]
+        if not coming.ended:
+            return Progress(held_bounds(coming, held.rows, held.schema))
+        found = {}
         for limit in self.limits[side]:
             low = self.progress[1 - side].lower(limit.low)
             column = _column(limit.high)
             if low is not None and column is not None:
-                stay[column[0]] = max(stay.get(column[0], -(2**63)), moved(low, -column[1]))
-        if not self.held[side].rows:
-            return self.progress[side]
-        coming = self.progress[side]
-        return Progress(
-            {
-                n: b if coming.ended else min(b, coming.bounds[n])
-                for n, b in stay.items()
-                if coming.ended or n in coming.bounds
-            }
-        )
+                found[column[0]] = max(found.get(column[0], -(2**63)), moved(low, -column[1]))
+        return Progress(found if held.rows else {})
 
     def _forget(self, side: int, others: Progress) -> None:
         """Drop the held rows of a side that no later row of the other side can match."""
@@ -165,6 +169,19 @@ class Joins(LiveOperator):
             self.parts[key] = self.filtered(side, passed), self.filtered(side, negated(passed))
         return self.parts[key]
 
+    def endless(self) -> str | None:
+        sides = ("left", "right")
+        for side in range(2):
+            mine, others = self.progress[side], self.progress[1 - side]
+            if not (mine.ended or others.ended or self._known(side, others)):
+                return (
+                    f"rows of the {sides[side]} side are held for ever: no condition says that a later row of the "
+                    f"{sides[1 - side]} side cannot match them"
+                )
+        if not self.is_eager and not (self.progress[1].ended or self._known(0, self.progress[1])):
+            return "no row of the left side is ever known to have no further match"
+        return None
+
     def promise(self) -> Progress:
         if self.ended:
             return Progress(ended=True)
@@ -184,3 +201,13 @@ def _column(expr: Expr) -> tuple[str, int] | None:
             length = days * DAY_US + micros
             return column.name, length if op == "+" else -length
     return None
+
+
+class OpenJoins(Joins):
+    """A hash join of a kind in which any right row may change the answer of any left row: a NULL in NOT IN, a second
+    row of a scalar subquery. Left rows wait until the right side has ended."""
+
+    def __init__(self, step: HashJoin, engine: Engine):
+        super().__init__(step, engine)
+        self.limits = ((), ())
+        self.why = "holds left rows until the right side has ended: each of its rows may change every answer"

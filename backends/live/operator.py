@@ -3,8 +3,12 @@ its input has ended."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import field
 from typing import Any
+
+import pyarrow as pa
 
 from tsql.backends.live.fragments import (
     Engine,
@@ -18,13 +22,15 @@ from tsql.backends.live.fragments import (
     value_name,
 )
 from tsql.kernels.expr.errors import ExecutionError
-from tsql.kernels.expr.nodes import Call, Expr, Literal, Parameter
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, Parameter
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, Type
+from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
 from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step
 
@@ -61,6 +67,10 @@ class HeldRows:
         rows, self.rows = self.rows, []
         return rows
 
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for chunk in self.rows for array in chunk.arrays)
+
     def freeze(self) -> Any:
         """What is held, for `thaw`: whatever happens until then is undone."""
         return list(self.rows)
@@ -81,18 +91,18 @@ class LiveOperator:
     resident: Any = None
     """What it holds (`HeldGroups`), if the groups are in tables that stay."""
 
+    def __init__(self, step: Step, engine: Engine):
+        self.step, self.engine = step, engine
+        self.below = tuple(held_step(step, side) for side in range(len(step.inputs)))
+        self.held: tuple[HeldRows, ...] = tuple(HeldRows(below.schema) for below in self.below)
+        self.progress = tuple(Progress() for _ in self.below)
+        self.marks: dict[str, Any] = {}
+        """Other state: plain values by name."""
+
     def hold(self, resident: HeldRows) -> None:
         """Hold side 0 in this."""
         self.resident = resident
         self.held = (resident, *self.held[1:])
-
-    def __init__(self, step: Step, engine: Engine):
-        self.step, self.engine = step, engine
-        self.below = tuple(held_step(step, side) for side in range(len(step.inputs)))
-        self.held = tuple(HeldRows(below.schema) for below in self.below)
-        self.progress = tuple(Progress() for _ in self.below)
-        self.marks: dict[str, Any] = {}
-        """Other state: plain values by name."""
 
     def consume(self, side: int, rows: Rows) -> Rows:
         """Take rows of an input, and return the rows that are known at once."""
@@ -100,9 +110,16 @@ class LiveOperator:
         return []
 
     def punctuate(self, progress: tuple[Progress, ...]) -> Rows:
-        """Take the promises of the inputs, and return the rows that are now final."""
+        """Take the promises of the inputs, and return the rows that are now final. What is held is looked through only
+        when a promise is new."""
+        is_new = progress != self.progress
         self.progress = progress
-        return self.advance()
+        return self.advance() if is_new or self.decides_at_once else []
+
+    @property
+    def decides_at_once(self) -> bool:
+        """Whether rows may be final when they come, without a new promise."""
+        return False
 
     def advance(self) -> Rows:
         """The rows that have become final."""
@@ -110,6 +127,11 @@ class LiveOperator:
 
     def promise(self) -> Progress:
         """What holds for the rows that this operator will still output."""
+        raise NotImplementedError
+
+    def endless(self) -> str | None:
+        """Why it could never answer, or never free its state, if the bounds that it has been told advance for ever;
+        None if it can. Boundedness.py asks a query that has no rows."""
         raise NotImplementedError
 
     @property
@@ -135,15 +157,17 @@ class LiveOperator:
         self.marks = dict(marks)
 
     def save(self) -> Any:
-        """What is held now, without a copy: chunks never change. `put_back` makes the operator hold it again."""
-        return [(held, held.freeze()) for held in self.tables().values()], dict(self.marks)
+        """What is held now, without a copy: chunks never change. `put_back` makes the operator hold it again. Plain
+        attributes belong to it: up to where something was looked through, say."""
+        plain = {name: copy(value) for name, value in vars(self).items() if name != "held" and _is_plain(value)}
+        return [(held, held.freeze()) for held in self.tables().values()], plain
 
     def put_back(self, saved: Any) -> None:
         """Hold what was held when `save` was called."""
-        tables, marks = saved
+        tables, plain = saved
         for held, kept in tables:
             held.thaw(kept)
-        self.marks = dict(marks)
+        vars(self).update(plain)
 
     def over(self, *replacements: Step | None, step: Step | None = None, gives_of_nothing: bool = False) -> Fragment:
         """The step over held rows, or over a replacement for them: a step over `self.leaf(side)`."""
@@ -182,14 +206,21 @@ class Pass(LiveOperator):
     def promise(self) -> Progress:
         return self.progress[0]
 
+    def endless(self) -> str | None:
+        return None
+
 
 class Hold(LiveOperator):
     """Runs any step over all rows, when its input has ended."""
 
     why = "holds its rows until its input has ended"
 
-    def __init__(self, step: Step, engine: Engine):
+    def __init__(self, step: Step, engine: Engine, reason: str = ""):
+        """reason: why it cannot answer earlier."""
         super().__init__(step, engine)
+        self.reason = reason
+        if reason:
+            self.why = f"{type(self).why}: {reason}"
         self.whole = self.over(gives_of_nothing=True)
 
     def advance(self) -> Rows:
@@ -200,6 +231,19 @@ class Hold(LiveOperator):
 
     def promise(self) -> Progress:
         return Progress(ended=self.ended)
+
+    def endless(self) -> str | None:
+        return None if self.ended else self.reason or "it can only answer when all of its rows are known"
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    return (
+        value is None
+        or isinstance(value, int | float | str | Progress)
+        or (isinstance(value, tuple | frozenset) and all(map(_is_plain, value)))
+    )
 
 
 def parameter(name: str, kind: Type) -> Parameter:
@@ -220,16 +264,50 @@ def negated(condition: Expr) -> Call:
     return Call("not", (condition,), BOOLEAN)
 
 
-def any_of(conditions: list[Expr]) -> Expr:
+def any_of(conditions: Sequence[Expr]) -> Expr:
     return _folded("or", conditions)
 
 
-def all_of(conditions: list[Expr]) -> Expr:
+def all_of(conditions: Sequence[Expr]) -> Expr:
     return _folded("and", conditions)
 
 
-def _folded(op: str, conditions: list[Expr]) -> Expr:
+def _folded(op: str, conditions: Sequence[Expr]) -> Expr:
     found = conditions[0]
     for condition in conditions[1:]:
         found = Call(op, (found, condition), BOOLEAN)
     return found
+
+
+def held_bounds(progress: Progress, rows: Rows, schema: Schema) -> dict[str, int]:
+    """What holds for rows to come and for held ones: the bounds of `progress`, lowered to the least held values."""
+    names = schema.names
+    return {
+        name: min([bound, *(least for c in rows if (least := _least(c.arrays[names.index(name)])) is not None)])
+        for name, bound in progress.bounds.items()
+        if name in schema and _is_word(schema[name].type)
+    }
+
+
+def _is_word(kind: Type) -> bool:
+    return kind.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE") or (kind.is_integer and kind.bits <= 64)
+
+
+def _least(values: pa.Array) -> int | None:
+    """The least value of a column of times or whole numbers, as it is stored."""
+    if pa.types.is_timestamp(values.type):
+        values = values.view(pa.int64())
+    elif pa.types.is_date32(values.type):
+        values = values.view(pa.int32())
+    found: int | None = pc.min(values).as_py()
+    return found
+
+
+def same_columns(schema: Schema) -> tuple[tuple[str, Expr], ...]:
+    """The columns of a step, unchanged, for a projection."""
+    return tuple((f.name, Column(f.name, f.type, f.nullable)) for f in schema)
+
+
+def restricted(step: Step, like: Step) -> Step:
+    """Only the columns of another step."""
+    return Project((step,), columns=same_columns(like.schema))

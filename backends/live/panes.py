@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.groups import States
-from tsql.backends.live.operator import LiveOperator, all_of, compare, parameter
-from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal
+from tsql.backends.live.operator import LiveOperator, all_of, compare, parameter, restricted
+from tsql.kernels.expr.nodes import Call, Case, Column, Literal
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP
 from tsql.kernels.windows.call import Bound, Frame, WindowCall
 from tsql.planner.physical.operators.aggregate import Aggregate
@@ -88,6 +88,9 @@ class Panes(LiveOperator):
         # The first start, a multiple of the slide, from which a window extends past `pane`.
         return (pane - windows.size) // windows.slide * windows.slide + windows.slide
 
+    def endless(self) -> str | None:
+        return None if self.ended or self.time is not None else "the time of the windows never advances"
+
     def promise(self) -> Progress:
         if self.ended or self.marks["given_to"] == NEVER:
             return Progress(ended=self.ended)
@@ -152,9 +155,3 @@ def session_ends(rows: Step, by: tuple[Column, ...], first: Column, last: Column
         frame=Frame("rows", Bound("current"), Bound("unbounded")),
     )
     return Window((ends,), by=by, order=order, calls=(("session_closes", behind),))
-
-
-def restricted(step: Step, like: Step) -> Step:
-    """Only the columns of another step."""
-    columns: tuple[tuple[str, Expr], ...] = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in like.schema)
-    return Project((step,), columns=columns)

@@ -17,7 +17,8 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.live.arrivals import Batches, stored_time
 from tsql.backends.live.fragments import ArrivedRows, Engine, Fragment, Given, count, given, graft, to_table
-from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, held_step, origin
+from tsql.backends.live.lifetimes.regions import regions_of
+from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, origin
 from tsql.backends.live.operators_of_steps import operator_of
 from tsql.backends.live.resident import HeldGroups, ResidentGroups
 from tsql.backends.local.lower.lower import dependent
@@ -67,6 +68,8 @@ class LiveQuery:
         self.nodes: dict[int, LiveNode] = {}
         self.moving = dependent(plan.root, {id(s) for s in plan.root.walk() if _arrives(s, live)})
         users = _users(plan.root)
+        self.regions = regions_of(plan.root)
+        self.inside = {one for region in self.regions.values() for one in region.inside}
         for step in plan.root.walk():
             self._add(step, users)
         root = origin(plan.root)
@@ -82,17 +85,21 @@ class LiveQuery:
     def _add(self, step: Step, users: dict[int, int]) -> None:
         if id(step) not in self.moving:
             return  # computed in the fragment of who needs it, once
-        passes = step.is_stateless or self._probe(step) is not None
-        partial = isinstance(step, Aggregate) and step.exports
-        if partial or (passes and step.inputs and users.get(id(step), 0) < 2):
+        region = self.regions.get(id(step))
+        passes = region is None and (step.is_stateless or self._probe(step) is not None)
+        partial = region is None and isinstance(step, Aggregate) and step.exports
+        if id(step) in self.inside or partial or (passes and step.inputs and users.get(id(step), 0) < 2):
             return
         if not step.inputs:
             self.nodes[id(step)] = LiveNode(step, None)
             return
-        shared = passes
-        operator = Pass(step, self.engine) if shared else operator_of(step, self.engine)
+        operator: LiveOperator
+        if region is not None:
+            operator = region.make(self.engine)
+        else:
+            operator = Pass(step, self.engine) if passes else operator_of(step, self.engine)
         node = self.nodes[id(step)] = LiveNode(step, operator)
-        for below in (step,) if shared else (held_step(step, side) for side in range(len(step.inputs))):
+        for below in operator.below:
             sources, cuts = self._sources(below, step)
             is_known = len(sources) == 1 and sources[0].step is below and sources[0].operator is not None
             fragment = None if is_known else self._feed(below, cuts)
@@ -238,7 +245,7 @@ class LiveQuery:
         """Check held rows against memory_limit: they cannot be spilled."""
         limit = self.engine.run.settings.memory_limit
         if limit is not None:
-            self.engine.held_bytes = sum(a.nbytes for _, held in self.held() for c in held.rows for a in c.arrays)
+            self.engine.held_bytes = sum(held.bytes for _, held in self.held())
             if self.engine.held_bytes > limit:
                 raise self._too_much()
 
@@ -273,7 +280,7 @@ class LiveQuery:
         for side, (_, sources, fragment) in enumerate(node.feeds):
             for part in self._parts(sources, rows):
                 if node.operator.resident is not None:
-                    node.operator.resident.feed(next(iter(part.values())))
+                    node.operator.resident.feed(part)
                     continue
                 mine = next(iter(part.values())) if fragment is None else fragment.rows(part)
                 if mine:
@@ -311,6 +318,11 @@ class LiveQuery:
 
     def __del__(self) -> None:
         self.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further row of the result will come: the inputs have ended, or a LIMIT is reached."""
+        return self._through(origin(self.plan.root)).ended
 
     def rows_held(self) -> int:
         """The number of rows, or states, that all operators hold."""
@@ -365,9 +377,7 @@ class LiveQuery:
                     node.progress = Progress(known["bounds"], known["ended"])
                 else:
                     names = node.operator.tables()
-                    node.operator.restore(
-                        {n: tables[f"{node.name} {n}"] for n in names}, marks["operators"][node.name]
-                    )
+                    node.operator.restore({n: tables[f"{node.name} {n}"] for n in names}, marks["operators"][node.name])
                     node.operator.progress = tuple(self._through(below, node) for below, _, _ in node.feeds)
                     node.progress = node.operator.promise()
             self.begun, self.engine.next_position = marks["begun"], int(marks["next_position"])

@@ -85,6 +85,11 @@ class ResidentGroups:
     def groups(self) -> int:
         return sum(worker.groups for worker in self.workers)
 
+    @property
+    def bytes(self) -> int:
+        """What the tables take, and the rows that are kept for them."""
+        return self.kept_bytes + sum(context.taken for worker in self.workers for context in worker.opened)
+
     def view(self) -> Rows:
         """The groups in columns. The tables stay."""
         there = [worker for worker in self.workers if worker.opened and worker.groups]
@@ -184,7 +189,7 @@ class HeldGroups(HeldRows):
         super().__init__(schema)
 
     @property
-    def rows(self) -> Rows:  # type: ignore[override]
+    def rows(self) -> Rows:
         return self._frozen if self._frozen is not None else [*self.resident.view(), *self._columns]
 
     @rows.setter
@@ -195,16 +200,19 @@ class HeldGroups(HeldRows):
         self.resident.clear()
         self._columns = rows
 
-    def feed(self, given: Given) -> None:
-        """Aggregate rows that have come."""
+    def feed(self, part: dict[str, Given]) -> None:
+        """Aggregate rows that have come, by the name of their input."""
         if self._frozen is not None:
-            fragment = self.resident.fragment
-            (leaf,) = fragment.inputs
-            self._frozen = [*self._frozen, *fragment.rows({leaf: given})]
+            self._frozen = [*self._frozen, *self.resident.fragment.rows(part)]
             return
-        self.resident.take(given)
+        self.resident.take(next(iter(part.values())))
         if self.resident.is_full:
             self.rows = self.rows
+
+    @property
+    def bytes(self) -> int:
+        columns = self._columns if self._frozen is None else self._frozen
+        return self.resident.bytes + sum(array.nbytes for chunk in columns for array in chunk.arrays)
 
     def freeze(self) -> None:
         """From now on what is read and set is a copy, until `thaw`."""
@@ -235,5 +243,3 @@ def _is_straight(top: Aggregate, leaf: Input) -> bool:
 
 def _bytes(chunk: Chunk) -> int:
     return chunk.bytes or sum(array.nbytes for array in chunk.arrays)
-
-

@@ -6,8 +6,7 @@ State: the rows of sessions that may continue. This is a window step whose only 
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
-from tsql.backends.live.operator import LiveOperator, compare, parameter
-from tsql.backends.live.panes import restricted
+from tsql.backends.live.operator import LiveOperator, compare, parameter, restricted
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.windows.call import WindowCall
@@ -53,6 +52,11 @@ class SessionRows(LiveOperator):
         if found:
             self.held[0].rows = self.open.rows(rows, time=time)
         return found
+
+    def endless(self) -> str | None:
+        if self.ended or self.progress[0].lower(self.time) is not None:
+            return None
+        return "the time of the sessions never advances, so none of them is ever over"
 
     def promise(self) -> Progress:
         time = self.progress[0].lower(self.time)

@@ -106,6 +106,11 @@ class Snapshots(LiveOperator):
         self.held[0].rows = self.alive.rows({"side_0": rows}, time=time)
         return found
 
+    def endless(self) -> str | None:
+        if self.ended or self.progress[0].lower(Column(self.step.lifetime[0], TIMESTAMP)) is not None:
+            return None
+        return "lifetimes start at no time that advances, so no result is ever final"
+
     def promise(self) -> Progress:
         known = self.marks["time"] > BEGINNING
         return Progress({self.step.span[1]: self.marks["time"]} if known else {}, self.ended)

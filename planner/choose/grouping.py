@@ -13,6 +13,7 @@ from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column, Expr, SortKey, substitute
 from tsql.planner.choose.choice import Choice
 from tsql.planner.choose.distinct import by_values
+from tsql.planner.choose.few_keys import few_values
 from tsql.planner.choose.ranges import dealt_by_ranges
 from tsql.planner.choose.union_parts import by_parts
 from tsql.planner.cost import constants as cost
@@ -84,9 +85,12 @@ def by_parts_of_values(
     groups: float,
 ) -> Step | None:
     """Aggregates over the distinct values of one argument, as groups of groups: a part of the values says how many
-    there are (`planner/progressive/driven_keys.py`), and a part of the rows does not."""
+    there are (`planner/progressive/driven_keys.py`), and a part of the rows does not, unless these are few."""
     arguments = {call.args for _, call in calls if call.distinct}
     if choice.scope != "local" or len(arguments) != 1:
+        return None
+    given = choice.estimator.of(source)
+    if all(few_values(one, groups, given) for (one, *_) in arguments):
         return None
     return by_values(choice, source, keys, calls, groups, group)
 

@@ -15,7 +15,7 @@ so long: then it is faster to look for the rows of some keys on both sides. The 
 make the progress."""
 
 
-def large_join(root: Step, found: Step | None, estimator: Estimator) -> Step | None:
+def large_join(root: Step, found: Step | None, estimator: Estimator) -> HashJoin | None:
     """The join that makes better progress by its keys; None if none does. `found`: the plan in which a scan makes the
     progress, if there is one."""
     waiting = None if found is None else _path_of(found)

@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.step import Step
 from tsql.planner.progressive.driven import driven
-from tsql.planner.progressive.driven_keys import can_be_parted, driven_keys
+from tsql.planner.progressive.driven_keys import DrivenKeys, Parted, can_be_parted
 
 
-def regrouped(root: Step, found: Step | None) -> Iterator[Step]:
+def regrouped(root: Step, found: Step | None) -> Iterator[Parted]:
     """The steps whose keys can make better progress than the rows of a scan do in the plan `found`, the topmost ones
     first."""
     by_rows = None if found is None else driven(found)
@@ -23,14 +24,13 @@ def regrouped(root: Step, found: Step | None) -> Iterator[Step]:
     if not any(isinstance(step, Aggregate) for step in above):
         return
     for step in reversed(list(root.walk())):
-        if isinstance(step, HashJoin | Aggregate) and can_be_parted(step):
+        if isinstance(step, HashJoin | Aggregate | Combine) and can_be_parted(step):
             yield step
 
 
-def is_outermost(root: Step) -> bool:
+def is_outermost(root: Step, found: DrivenKeys) -> bool:
     """Whether the groups of a plan that makes progress by keys are its last ones."""
-    found = driven_keys(root)
-    return found is not None and not any(
+    return not any(
         isinstance(step, Aggregate) and step is not found.final and _reads(step, found.final) for step in root.walk()
     )
 

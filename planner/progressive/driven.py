@@ -18,9 +18,11 @@ from tsql.planner.logical.progression import Progression
 from tsql.planner.physical.movement import Gather, Movement, Rekey
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.combine import Combine
+from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.progressive import Progressive
 from tsql.planner.physical.operators.recursive import Recursive
+from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.union import Union
 from tsql.planner.physical.step import Step
 
@@ -83,7 +85,7 @@ def groups_of(final: Aggregate | Combine) -> Groups:
 def driven(root: Step) -> Driven | None:
     """What makes the progress of a plan; None if the plan has no step that makes progress, or none that can show it."""
     starts = starts_of(root)
-    if not starts or any(isinstance(one.inputs[0], HashJoin | Aggregate) for one in starts):
+    if not starts or not all(isinstance(one.inputs[0], Scan | Input) for one in starts):
         return None
     users = users_of(root)
     branches = [branch_of(start, users) for start in starts]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tsql.kernels.operators.aggregate.combine import Windows
 from tsql.planner.logical.aggregate_states import can_split
 from tsql.planner.physical.movement import Gather, Movement, Rekey
-from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
+from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.filter import Filter
 from tsql.planner.physical.operators.limit import Limit
 from tsql.planner.physical.operators.project import Project
@@ -13,6 +15,8 @@ from tsql.planner.physical.operators.sort import Sort
 from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.step import Step
 from tsql.planner.progressive.driven import passes
+from tsql.planner.progressive.driven_keys import REPEATED, can_be_parted, dealing_of
+from tsql.planner.progressive.part_filters import counts_rows, is_at_scans, limited
 
 FINAL_ONLY = "PROGRESSIVE shows the final result only"
 
@@ -43,7 +47,12 @@ def reason(root: Step, scans: list[Step], scope: str) -> str:
 
 
 def _blocked(root: Step, user: Step, table: str, moved: bool) -> str:
+    for step in root.walk():
+        if isinstance(step, Combine) and partial_of(step.inputs[0]) is user:
+            user = step
     match user:
+        case Window() | Combine(windows=Windows(kind="session" | "rows")):
+            return _about_windows(root, user, table)
         case Aggregate():
             whole = [str(call) for _, call in user.calls if not can_split(call)]
             if whole:
@@ -62,11 +71,27 @@ def _blocked(root: Step, user: Step, table: str, moved: bool) -> str:
             return f"the first rows of {table} are read by {above.op}, which sees several rows at a time"
         case Limit():
             return f"LIMIT without ORDER BY takes any rows of {table}"
-        case Window():
-            return f"window functions see all rows of {table}"
         case _ if user.streamed is not None:
             return f"{user.op} collects the rows of {table} before it begins"
     return f"{user.op} needs all rows of {table}"
+
+
+def _about_windows(root: Step, user: Window | Combine, table: str) -> str:
+    what = "window functions"
+    if isinstance(user, Combine):
+        what = "sessions" if user.windows.kind == "session" else "windows of so many rows"
+    if not user.by:
+        return f"{what} without PARTITION BY see all rows of {table}"
+    if not can_be_parted(user):
+        step = next((step for step in user.walk() if type(step) not in REPEATED), None)
+        below = "windows below are of other keys" if step is None else f"{step.op} below may have others for some keys"
+        return f"{what} see all rows of {table}, and {below}"
+    groups = [step for step in root.walk() if _is_above(step, user) and isinstance(step, Aggregate)]
+    if not groups:
+        return f"{what} see all rows of {table}, and no groups stand above them"
+    if counts_rows(user) and not is_at_scans(limited(user, dealing_of(user))):
+        return f"{what} see all rows of {table}, and rows that are left out would be counted several times"
+    return f"{what} see all rows of {table}, and the groups above them are not a sample for a part of the keys"
 
 
 def _is_above(step: Step, below: Step) -> bool:

@@ -65,6 +65,7 @@ IN_MEMORY = pytest.mark.parametrize("kind", ["arrow", "blocks"])
 def all_joins_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tsql.planner.choose.large_joins.WAITED_MS", 0.0)
     monkeypatch.setattr("tsql.planner.choose.large_joins.BUILT_SHARE", 0.0)
+    monkeypatch.setattr("tsql.planner.choose.few_keys.FEW_KEYS", 0)
 
 
 @pytest.fixture(scope="module", params=["arrow", "blocks", "parquet"])

@@ -63,7 +63,15 @@ RISKS = {
     ),
     "repeated": ("aggregates/basic", "queries/filters", "queries/order_by", "queries/selection", "types"),
     "stored_plans": ("dml", "joins/kinds", "queries/group_by", "queries/limit"),
-    "progressive": ("aggregates", "joins/kinds", "queries/cte", "queries/group_by", "queries/having", "subqueries"),
+    "progressive": (
+        "aggregates",
+        "joins/kinds",
+        "queries/cte",
+        "queries/group_by",
+        "queries/having",
+        "subqueries",
+        "windows",
+    ),
 }
 """Folders and files that test what a configuration changes. A folder has many records about each of its topics."""
 

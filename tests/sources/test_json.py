@@ -6,12 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.sources.support import duck, ours, rows_of
 from tsql.backends.io.json import values as json_values
+from tsql.backends.io.json.columns import JsonColumns
 from tsql.backends.io.open import open_source
 from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import parse_type
 
 SAME_AS_DUCKDB = [
     '{"a":1,"b":"x"}\n{"a":2}\n', '[{"a":1},{"a":2}]', '{"a":1}{"a":2}', '{\n"a":1\n}\n{"a":\n2}', "", "[]",
@@ -122,3 +126,29 @@ def test_several_files_share_one_schema(tmp_path: Path) -> None:
         [("a", "DOUBLE"), ("b", "VARCHAR")],
         [(1.0, None), (None, "x"), (2.5, None)],
     )
+
+
+WRITTEN = (
+    "1 -1 0 1.0 1.5 2.5 -0.5 1e2 1E+2 1e-2 1.005 127 128 -129 255 256 2147483648 9223372036854775807 1e400 1e308 0.1 "
+    "9223372036854775808 18446744073709551615 123456789.125 99999999.99 -99999999.99 99999999.999 100000000 0.005 "
+    'true false null "1" "x" "" "1.5" "1e2" "+1.25" "-0" "true" "t" "2026-01-01" "2026-01-01T00:00:00Z" "12:00:00" '
+    '"2026-1-1" "2026-01-01T00:00:00+02:00" [] [1] {} {"a":1} "infinity" "NaN" NaN Infinity -Infinity 01 +1 .5 1.'
+).split()
+PLAIN = "BOOLEAN TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT DOUBLE DECIMAL(10,2) "
+PLAIN += "DECIMAL(38,10) DECIMAL(18,0) VARCHAR DATE TIME TIMESTAMP TIMESTAMPTZ"
+
+
+@pytest.mark.parametrize("kind", PLAIN.split())
+def test_blocks_are_read_as_values_are(kind: str) -> None:
+    """pyarrow gives what we give, or leaves the block to us."""
+    columns = JsonColumns(Schema.of(("a", parse_type(kind))), {"a": "a"}, ("a",))
+    taken = 0
+    for text in [*WRITTEN, '" 1 "', '"2026-01-01 00:00:00"']:
+        block = f'{{"a": {text}}}\n{{"b": 1}}\n'.encode()
+        fast = columns.fast(block)
+        if fast is None:
+            continue
+        taken += 1
+        careful = columns.careful("f", json_values.block_values("f", 1, block, False))
+        assert str(pa.Table.from_batches(fast).to_pydict()) == str(pa.Table.from_batches(careful).to_pydict()), text
+    assert taken > 1

@@ -63,6 +63,9 @@ class CsvFormat:
         self._texts = dict.fromkeys(self._names, pa.binary())
 
     def decode(self, messages: Sequence[bytes], where: Where) -> pa.RecordBatch:
+        block = b"\n".join(messages)
+        if block.count(b"\n") == len(messages) - 1 and not _has_blank_lines(block) and not block.endswith(b"\n"):
+            return self._decoded(block, len(messages), where)
         messages = [message.rstrip(b"\r\n") for message in messages]
         numbers = []
         for number, message in enumerate(messages):
@@ -79,7 +82,7 @@ class CsvFormat:
         if self._breaks:
             return self._decoded(block, None, where)
         lines = block.count(b"\n") + (not block.endswith(b"\n"))
-        if not (block.startswith((b"\n", b"\r")) or b"\n\n" in block or b"\n\r" in block or not block):
+        if not _has_blank_lines(block):
             return self._decoded(block, lines, where)
         numbers = [number for number, line in enumerate(block.split(b"\n")) if line.strip(b"\r")]
         return self._decoded(block, len(numbers), lambda i: where(numbers[i]))
@@ -178,3 +181,7 @@ class CsvFormat:
 def _behind(where: Where, start: int, number: int) -> str:
     """The name of a line by its number behind another one."""
     return where(start + number)
+
+
+def _has_blank_lines(block: bytes) -> bool:
+    return not block or block.startswith((b"\n", b"\r")) or b"\n\n" in block or b"\n\r" in block

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from tsql.backends.live.sinks.changes import net
 from tsql.backends.live.sinks.sink import CHANGE
 from tsql.kernels.expr.errors import PlanError
-
-WEIGHT = "weight"
 
 
 def with_change(schema: pa.Schema) -> pa.Schema:
@@ -37,33 +36,18 @@ def check_comparable(schema: pa.Schema) -> None:
 def changes(old: Sequence[pa.RecordBatch], new: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     """What turns the old rows into the new ones; rows that go are before those that come."""
     shown = with_change(schema)
-    parts = [_weighted(batch, weight) for batches, weight in ((old, -1), (new, 1)) for batch in batches]
+    parts = [_weighted(batch, weight, shown) for batches, weight in ((old, -1), (new, 1)) for batch in batches]
     if not parts:
         return shown.empty_table()
-    keys = [str(place) for place in range(len(schema))]
-    found = pa.concat_tables(parts).group_by(keys).aggregate([(WEIGHT, "sum")])
-    weights = np.asarray(found[f"{WEIGHT}_sum"])
-    places = np.flatnonzero(weights)
-    places = places[np.argsort(weights[places] > 0, kind="stable")]
+    left = net(pa.concat_tables(parts))
+    weights = np.asarray(left.column(left.num_columns - 1))
+    places = np.argsort(weights > 0, kind="stable")
     times = np.repeat(places, np.abs(weights[places]))
     signs = pa.array(np.sign(weights[times]).astype(np.int8))
-    taken = found.select(keys).take(pa.array(times))
-    return pa.Table.from_arrays([*taken.columns, signs], schema=shown)
+    taken = left.select(range(len(schema))).take(pa.array(times))
+    return pa.Table.from_arrays([*taken.columns, pa.chunked_array([signs])], schema=shown)
 
 
-def _weighted(batch: pa.RecordBatch, weight: int) -> pa.Table:
-    names = [*(str(place) for place in range(batch.num_columns)), WEIGHT]
+def _weighted(batch: pa.RecordBatch, weight: int, schema: pa.Schema) -> pa.Table:
     weights = pa.array(np.full(batch.num_rows, weight, np.int8))
-    return pa.Table.from_arrays([*batch.columns, weights], names=names)
-
-
-def applied(rows: pa.Table, more: pa.Table) -> pa.Table:
-    """The rows of a result after a list of changes."""
-    schema = rows.schema
-    signs = np.asarray(more.column(more.num_columns - 1))
-    plain = more.select(range(len(schema))).cast(schema)
-    going, coming = plain.filter(pa.array(signs < 0)), plain.filter(pa.array(signs > 0))
-    found = changes(going.to_batches(), pa.concat_tables([rows, coming]).to_batches(), schema)
-    if found.num_rows and int(np.asarray(found[CHANGE]).min()) < 0:
-        raise ValueError("a change takes a row away that is not there")
-    return found.select(range(len(schema)))
+    return pa.Table.from_arrays([*batch.columns, weights], schema=schema)

@@ -11,7 +11,6 @@ ends the job: the epoch that is open is dropped, and the checkpoint before it st
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -20,19 +19,21 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run
+from tsql.backends.live.boundedness import problems
 from tsql.backends.live.fragments import ArrivedRows
 from tsql.backends.live.jobs.checkpoint import Checkpoint, Epoch, Writer
 from tsql.backends.live.jobs.emission import Emitter
 from tsql.backends.live.jobs.feed import Wakeup
 from tsql.backends.live.jobs.inputs import StreamInput
 from tsql.backends.live.jobs.parts import Parts, joined
-from tsql.backends.live.jobs.progress import JobProgress, progress_of
+from tsql.backends.live.jobs.progress import JobProgress, OperatorProgress, operators_of, progress_of
 from tsql.backends.live.jobs.resume import Identity, check_same
 from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.query import LiveQuery
 from tsql.backends.live.sinks.sink import Output, Sink
+from tsql.kernels.expr.errors import PlanError
 from tsql.kernels.process.quick_dataclass import dataclass
-from tsql.planner.logical.emission import Emission
+from tsql.planner.logical.emission import AT_ONCE, Emission
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.step import PhysicalPlan
 
@@ -45,6 +46,9 @@ ROUND_SECONDS = 0.5
 EMIT_SECONDS = 0.05
 """Rows leave for so long before the job looks at its input again."""
 
+LOOK_SECONDS = 0.2
+"""What the steps hold is looked at so often."""
+
 IDLE_SECONDS = 0.05
 """Timeouts of idle partitions are looked at this often."""
 
@@ -53,11 +57,13 @@ ToLateTable = Callable[[StreamInput, list[pa.RecordBatch]], None]
 
 @dataclass
 class Spec:
-    """What a job is. interval: seconds between epochs. shards: into how many the state is cut, whatever the plan says.
+    """What a job is. identifier: by which sinks know it; it stays the same when the job is resumed, and is new where it
+    begins anew. interval: seconds between epochs. shards: into how many the state is cut, whatever the plan says.
     to_late_table: takes late rows of ON LATE INTO at the end of an
     epoch."""
 
     name: str
+    identifier: str
     plan: PhysicalPlan
     sink: Sink
     checkpoint: Checkpoint | None = None
@@ -77,11 +83,13 @@ class JobRun:
 
     def __init__(self, spec: Spec, run: Run):
         self.spec, self.run_handle = spec, run
+        self.notes = list(spec.notes)
         self.wakeup = Wakeup()
         self.inputs = self._inputs()
         live = {scan: stream.source.time for stream in self.inputs for scan in stream.scans}
         self.query = LiveQuery(spec.plan, live, run, shards=spec.shards)
         self.emitter = Emitter(self.query, spec.emission, self.inputs)
+        self._check_answers()
         self.identity = Identity.of(spec.plan, self.query)
         self.epoch = 0
         self.committed = 0
@@ -91,13 +99,16 @@ class JobRun:
         self.latency_ms = 0.0
         self._parts = Parts()
         self._stops: str | None = None
-        self.notes = list(spec.notes)
         self._writer = None if spec.checkpoint is None else Writer(spec.checkpoint, self.wakeup.set)
         self._pending: tuple[int, Any, dict[str, Any]] | None = None
         self._is_dirty = False
+        self._is_answered = False
+        """No further row of the result will come, whatever comes in."""
         self._last_epoch_at = time.monotonic()
         self._seconds_per_row = 1e-7
-        self._lock = threading.Lock()
+        self.operators: tuple[OperatorProgress, ...] = ()
+        """What the steps hold, as of a moment ago: other threads may look at it."""
+        self._looked_at = 0.0
         run.on_cancel(self.wakeup.set)
 
     def _inputs(self) -> list[StreamInput]:
@@ -117,16 +128,33 @@ class JobRun:
             found.append(StreamInput(source, names, needed or {source.schema.names[0]}, self.wakeup))
         return found
 
+    def _check_answers(self) -> None:
+        """Refuse a query over streams without an end that could never answer, or would hold more and more rows."""
+        if all(stream.source.ends for stream in self.inputs):
+            return
+        shows_changes = self.spec.emission.horizon == AT_ONCE
+        for problem in problems(self.query):
+            if shows_changes and problem.has_changes:
+                self.notes.append(f"step {problem.step} gives what is known so far: {problem.text}")
+                continue
+            ways = [*problem.ways, *(["EMIT CHANGES, which shows the result so far"] if problem.has_changes else [])]
+            raise PlanError(
+                f"over a stream that does not end, this query could not do: {problem.text} (step {problem.step})",
+                hint="; or ".join(ways),
+            )
+
     def begin(self) -> None:
         """Open the sink and the streams, where the checkpoint says."""
         spec = self.spec
         output = Output(
             self.emitter.schema,
             tuple(spec.plan.root.schema[name].type for name in spec.plan.columns),
-            spec.name,
+            spec.identifier,
             spec.emission.has_changes,
             self.identity.keys,
         )
+        if output.has_changes and not spec.sink.takes_changes:
+            raise PlanError("the sink takes final rows, and the query gives changes", hint="EMIT FINAL")
         spec.sink.open(output)
         last = None
         if spec.checkpoint is not None:
@@ -135,7 +163,8 @@ class JobRun:
             if known is not None and last is not None:
                 last = check_same(known, self.identity, last)
             if known is None or known.get("identity") != self.identity.to_json():
-                spec.checkpoint.describe({"name": spec.name, "identity": self.identity.to_json()})
+                about = {"name": spec.name, "identifier": spec.identifier, "identity": self.identity.to_json()}
+                spec.checkpoint.describe(about)
         if last is None:
             spec.sink.recover(0, None)
         else:
@@ -178,6 +207,7 @@ class JobRun:
 
     def close(self) -> None:
         """Free everything. What was not committed is dropped."""
+        self.operators = operators_of(self)
         for stream in self.inputs:
             stream.close()
         self.query.close()
@@ -191,6 +221,8 @@ class JobRun:
 
     def _round(self) -> None:
         begun = time.monotonic()
+        if begun >= self._looked_at + LOOK_SECONDS:
+            self.operators, self._looked_at = operators_of(self), begun
         moved = self._advance()
         self.emitter.emit(self._write, EMIT_SECONDS)
         self._end_epoch_if_due()
@@ -224,6 +256,7 @@ class JobRun:
             return False
         begun = time.monotonic()
         self._take(self.query.advance(rows, promises))
+        self._is_answered = self.query.ended
         if taken:
             self.batches += 1
             spent = (time.monotonic() - begun) / taken
@@ -254,7 +287,7 @@ class JobRun:
         self.spec.sink.write(batch)
 
     def _has_ended(self) -> bool:
-        return all(stream.has_ended for stream in self.inputs)
+        return self._is_answered or all(stream.has_ended for stream in self.inputs)
 
     def _finish(self) -> None:
         """What is left of the result, and the last epoch."""

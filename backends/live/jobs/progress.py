@@ -139,33 +139,38 @@ def progress_of(job: JobRun, name: str, state: str, before: JobProgress | None) 
         job.checkpoint_ms,
         job.latency_ms,
         streams,
-        _operators(job),
+        job.operators,
         dict(job.run_handle.counts),
     )
 
 
-def _operators(job: JobRun) -> tuple[OperatorProgress, ...]:
+def operators_of(job: JobRun) -> tuple[OperatorProgress, ...]:
+    """What the steps hold. For the thread of the job: nobody else may look into what it holds."""
     stream_of = {scan: stream for stream in job.inputs for scan in stream.scans}
     found = []
     for node in job.query.nodes.values():
         if node.operator is None or isinstance(node.operator, Pass):
             continue
-        chunks = [chunk for held in node.operator.tables().values() for chunk in held.rows]
+        held = list(node.operator.tables().values())
         below = {stream_of[scan].source.catalog_name: stream_of[scan] for scan in _scans(node) if scan in stream_of}
         going = {name: stream.promised for name, stream in below.items() if not stream.has_ended}
-        least = min((-(2**63) if known is None else known for known in going.values()), default=None)
+        least = min((_or_never(known) for known in going.values()), default=None)
         found.append(
             OperatorProgress(
                 node.name,
                 node.operator.why,
-                sum(chunk.rows for chunk in chunks),
-                sum(array.nbytes for chunk in chunks for array in chunk.arrays),
+                sum(map(len, held)),
+                sum(one.bytes for one in held),
                 dict(node.progress.bounds),
                 node.progress.ended,
-                tuple(sorted(name for name, known in going.items() if (-(2**63) if known is None else known) == least)),
+                tuple(sorted(name for name, known in going.items() if _or_never(known) == least)),
             )
         )
     return tuple(found)
+
+
+def _or_never(time_us: int | None) -> int:
+    return -(2**63) if time_us is None else time_us
 
 
 def _scans(node: Any) -> set[str]:

@@ -22,6 +22,7 @@ from tsql.kernels.expr.errors import ExecutionError, TsqlError
 class Callback:
     is_exact = False
     takes_changes = True
+    is_prompt = True
 
     def __init__(self, function: Callable[[pa.RecordBatch], Any]):
         self._function = function

@@ -17,8 +17,8 @@ def net(changes: pa.Table) -> pa.Table:
     """Each row that differs before and after, once, with the sum of its changes as the last column."""
     names, change = changes.column_names, changes.column(changes.num_columns - 1)
     if changes.num_columns == 1:
-        total = int(np.asarray(change, np.int64).sum())
-        return pa.table({names[-1]: pa.array([total] if total else [], pa.int64())})
+        whole = int(np.asarray(change, np.int64).sum())
+        return pa.table({names[-1]: pa.array([whole] if whole else [], pa.int64())})
     # Group keys are places: names may be repeated.
     keys = [str(place) for place in range(changes.num_columns - 1)]
     grouped = pa.table([_key(column) for column in changes.columns[:-1]], keys)

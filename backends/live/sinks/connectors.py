@@ -15,7 +15,7 @@ from typing import Any
 from tsql.backends.io import remote
 from tsql.backends.io.kinds import KINDS
 from tsql.backends.live.sinks.sink import Sink
-from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.errors import CatalogError, SourceError
 from tsql.kernels.process.quick_dataclass import dataclass
 
 TEXT, COUNT, FLAG = "text", "count", "flag"
@@ -85,7 +85,7 @@ CONNECTORS = {
         "kafka",
         "KafkaSink",
         {
-            "servers": Option(is_required=True),
+            "brokers": Option(is_required=True),
             "topic": Option(is_required=True),
             "progress_topic": Option(),
             "staging": Option(),
@@ -97,14 +97,23 @@ CONNECTORS = {
 }
 
 
+ALIASES = {"json": "ndjson", "jsonl": "ndjson", "pq": "parquet"}
+"""Other names, as CREATE STREAM takes them for what it reads."""
+
+
+def connector_of(name: str) -> Connector:
+    """The connector of a name or an alias."""
+    lowered = name.lower()
+    found = CONNECTORS.get(ALIASES.get(lowered, lowered))
+    if found is None:
+        raise CatalogError(f"no connector {name!r} to write to", hint=f"results go to {', '.join(sorted(CONNECTORS))}")
+    return found
+
+
 def check_options(connector: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a connector as arguments of its class. Raises an error for one that is unknown, missing, or of
     another type."""
-    known = CONNECTORS.get(connector)
-    if known is None:
-        raise SourceError(
-            f"unknown connector {connector!r}", hint=f"results are written to: {', '.join(sorted(CONNECTORS))}"
-        )
+    known = connector_of(connector)
     found: dict[str, Any] = {}
     for name, value in options.items():
         if known.settings and name.startswith(known.settings):
@@ -132,19 +141,17 @@ def _checked(name: str, option: Option, value: Any) -> Any:
         case "count" if isinstance(value, str) and value.isdecimal():
             value = int(value)
     wanted = {TEXT: str, COUNT: int, FLAG: bool}[option.kind]
-    if type(value) is not wanted or (option.kind == COUNT and value < 0):
+    if type(value) is not wanted or (isinstance(value, int) and value < 0):
         raise SourceError(f"option {name} is {_SHOWN[option.kind]}, not {value!r}")
-    if option.kind == TEXT and (not value or "\0" in value):
+    if isinstance(value, str) and (not value or "\0" in value):
         raise SourceError(f"option {name} is empty or holds a NUL character")
     return value
 
 
-def sink_of(
-    connector: str, options: Mapping[str, Any], checkpoint: str | os.PathLike[str] | None = None
-) -> Sink:
+def sink_of(connector: str, options: Mapping[str, Any], checkpoint: str | os.PathLike[str] | None = None) -> Sink:
     """The sink of a connector. checkpoint: the folder of the job's checkpoints, if it has them."""
     arguments = check_options(connector, options)
-    known = CONNECTORS[connector]
+    known = connector_of(connector)
     if known.has_staging and "staging" not in arguments and checkpoint is not None:
         beside = Path(checkpoint).absolute()
         arguments["staging"] = str(beside.with_name(f"{beside.name}-staging"))

@@ -1,13 +1,13 @@
 """`DeltaSink`: appends the rows of a job to a Delta table, through the package `deltalake`. Exactly once.
 
-`prepare` makes a Parquet file of the epoch durable in the table's folder. No reader sees it, since the log does not name
-it. `commit` adds one entry to the log, with the file and the application transaction (job, epoch). So the file and the
-number of its epoch become visible together, and an epoch whose number is in the log is not committed again; two
-processes that commit the same one at once are told apart by the log, which refuses the second.
+`prepare` makes a Parquet file of the epoch durable in the table's folder. No reader sees it, since the log does not
+name it. `commit` adds one entry to the log, with the file and the application transaction (job, epoch). So the file and
+the number of its epoch become visible together, and an epoch whose number is in the log is not committed again. If two
+processes commit the same one at once, the log refuses the second.
 
 The table must be in a local folder, without partitions, and must ask nothing of its writers that is not done here: no
-constraints, no generated columns, no renamed columns. It is made if it is missing. Unsigned integers become wider signed
-ones, which Delta has not."""
+constraints, no generated columns, no renamed columns. It is made if it is missing. Delta has no unsigned integers; they
+become wider signed ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FEATURES = {
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
-"""Features of tables that ask nothing of one that appends files: those whose columns do are refused by their columns."""
+"""Features of tables that ask nothing of one that appends files. Those of single columns are refused by the column."""
 
 
 class DeltaSink:

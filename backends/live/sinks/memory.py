@@ -16,6 +16,7 @@ from tsql.kernels.expr.errors import SourceError
 class MemorySink:
     is_exact = True
     takes_changes = True
+    is_prompt = True
 
     def __init__(self) -> None:
         self._output: Output | None = None

@@ -57,6 +57,9 @@ class Sink(Protocol):
     takes_changes: bool
     """Whether it takes lists of changes. If not, a query that gives changes is refused."""
 
+    # is_prompt: a sink may have this, true. Without a checkpoint, its epochs then end whenever rows have come: they
+    # cost nothing, and somebody waits for the rows.
+
     def open(self, output: Output) -> None:
         """Check that the target takes these rows, and connect. Nothing is written yet."""
         ...

@@ -36,6 +36,11 @@ def _format(*choices: str) -> dict[str, Option]:
     }
 
 
+_START = Option("choice", "where to begin without a checkpoint", "earliest", choices=("earliest", "latest"))
+_FOREVER = Option("flag", "whether to wait for more, and not to end after what is there", True)
+_LINES = _format("json", "csv") | {"header": Option("flag", "whether the first line has names, to be skipped", False)}
+
+
 @dataclass(frozen=True)
 class Connector:
     """`module` has the class `reader`, made of (options, schema, name), after `arguments` if there are any.
@@ -53,7 +58,6 @@ class Connector:
     prefix: str = ""
     needs: str | None = None
     declared: bool = True
-    replays: bool = True
 
     def others(self) -> tuple[str, ...]:
         """The names of options that are handed on as they are."""
@@ -70,6 +74,77 @@ CONNECTORS: dict[str, Connector] = {
     "csv": _files("csv", _PATH | _FOLLOW | _SETTLE),
     "json": _files("json", _PATH | _FOLLOW | _SETTLE),
     "arrow": _files("ipc", _PATH | _FOLLOW),
+    "tail": Connector(
+        "tail",
+        "TailReader",
+        "the lines that are appended to a text file, also when it is rotated",
+        {
+            "path": Option("text", "the file", required=True),
+            "start": _START,
+            "follow": _FOREVER,
+            "poll_interval": Option("length", "how often to look for more", "200 milliseconds"),
+            **_LINES,
+        },
+    ),
+    "stdin": Connector("lines", "StdinReader", "the lines of standard input", _LINES),
+    "socket": Connector(
+        "lines",
+        "SocketReader",
+        "lines from a TCP server, or from all who connect",
+        {
+            "host": Option("text", "the address to connect to, or to listen on", "127.0.0.1"),
+            "port": Option("count", "the port; 0 listens on a free one", required=True),
+            "listen": Option("flag", "whether to be the server", False),
+            "timeout": Option("length", "how long to wait for the connection", "10 seconds"),
+            **_LINES,
+        },
+    ),
+    "flight": Connector(
+        "flight",
+        "FlightReader",
+        "Arrow batches that producers put over Arrow Flight",
+        {
+            "host": Option("text", "the address to listen on", "127.0.0.1"),
+            "port": Option("count", "the port; 0 is a free one", required=True),
+            "token": Option("text", "what producers must send as 'authorization: Bearer ..'", secret=True),
+            "batches": Option("count", "how many batches may wait; then producers wait", 16),
+        },
+    ),
+    "kafka": Connector(
+        "kafka",
+        "KafkaReader",
+        "the messages of a topic",
+        {
+            "brokers": Option("text", "addresses, as in 'host:9092,other:9092'", required=True),
+            "topic": Option("text", "the name of the topic", required=True),
+            "start": _START,
+            "follow": _FOREVER,
+            "group": Option("text", "a consumer group that is told the offsets of checkpoints"),
+            "discover_interval": Option("length", "how often to look for new partitions", "30 seconds"),
+            "timeout": Option("length", "how long to wait for an answer of the brokers", "10 seconds"),
+            **_format("json", "csv", "binary", "arrow"),
+        },
+        prefix="kafka.",
+        needs="pip install 'tsql[kafka]'",
+    ),
+    "postgres": Connector(
+        "postgres",
+        "PostgresReader",
+        "the rows of a table, by a key that grows",
+        {
+            "url": Option("text", "as in 'postgresql://user@host/database'", required=True, secret=True),
+            "table": Option("text", "the name of the table, as in 'public.bids'", required=True),
+            "key": Option("text", "a column whose values grow, with an index", required=True),
+            "start": _START,
+            "wait_for_writers": Option("flag", "read no key while a smaller one may still be committed", True),
+            "delay": Option("length", "how long after a key was seen to read up to it", "0 seconds"),
+            "follow": _FOREVER,
+            "poll_interval": _FOLLOW["poll_interval"],
+            "timeout": Option("length", "how long to wait for a connection", "10 seconds"),
+        },
+        needs="pip install 'tsql[postgres]'",
+        declared=False,
+    ),
     "python": Connector(
         "iterator",
         "IteratorReader",
@@ -114,11 +189,9 @@ def open_reader(connector: str, options: Mapping[str, Any], schema: Schema | Non
     module = f"tsql.backends.live.sources.{about.module}"
     try:
         __import__(module)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         if about.needs is None or (error.name or "").startswith("tsql"):
             raise
-        raise SourceError(
-            f"connector {connector} needs {error.name}, which is not installed", hint=about.needs
-        ) from None
+        raise SourceError(f"connector {connector} needs a library: {error}", hint=about.needs) from None
     reader: StreamReader = getattr(sys.modules[module], about.reader)(*about.arguments, settings, schema, name)
     return reader

@@ -7,7 +7,7 @@ dicts. Three kinds of data are told apart:
   may be a pair (table, offset), and then this is the offset behind it; otherwise it is the number of items. The stream
   replays.
 - A list or tuple is read from its beginning. It replays, too.
-- Any other iterable can be read once. It does not replay.
+- Any other iterable can be read once. It does not replay: whatever it gives is new.
 
 The offset is [the place behind the last whole item, rows given of the next one]. The iterable runs in a thread of its
 own, so that `poll` returns in time however long it takes; it is at most two items ahead."""
@@ -64,14 +64,9 @@ class IteratorReader:
     def open(self, offsets: Mapping[str, Offset]) -> None:
         offset = offsets.get(PARTITION)
         if offset is not None:
-            if not self.replays:
-                raise SourceError(
-                    f"{self.name} reads an iterator, which cannot begin again at an earlier place",
-                    hint="give it a function from an offset to an iterable",
-                )
             if not isinstance(offset, list) or len(offset) != 2 or not isinstance(offset[1], int):
                 raise SourceError(f"the offset of {self.name} in the checkpoint is damaged")
-            self._place, self._skip = offset
+            self._place, self._skip = offset if self.replays else (offset[0], 0)
         self._given = self._skip
         self._thread = threading.Thread(
             target=self._run, args=(self._place,), name=f"tsql stream {self.name}", daemon=True
@@ -155,13 +150,16 @@ class IteratorReader:
         except TsqlError as error:
             self._put(_Item(None, error=error))
         except Exception as error:  # the user's own code may raise anything
-            failed = SourceError(f"the iterable of {self.name} failed: {type(error).__name__}: {error}")
+            failed = self._failed(error)
             failed.__cause__ = error
             self._put(_Item(None, error=failed))
         finally:
             end = getattr(items, "close", None)
             if self._closing.is_set() and end is not None:
                 end()
+
+    def _failed(self, error: Exception) -> SourceError:
+        return SourceError(f"the iterable of {self.name} failed: {type(error).__name__}: {error}")
 
     def _items(self, begin: Any) -> Iterator[Any]:
         if callable(self._data):
@@ -185,13 +183,14 @@ class IteratorReader:
 
     def _read_schema(self) -> Schema:
         """The columns of the first item. A function is called once more for it."""
-        if callable(self._data):
-            first = next(iter(self._data(0)), None)
-        elif self._once is not None:
-            first = next(self._once, None)
+        try:
+            first = next(self._once if self._once is not None else self._items(0), None)
+        except TsqlError:
+            raise
+        except Exception as error:  # the user's own code may raise anything
+            raise self._failed(error) from error
+        if self._once is not None:
             self._once = itertools.chain(() if first is None else (first,), self._once)
-        else:
-            first = next(iter(self._data), None)
         if first is None:
             raise SourceError(f"{self.name} has no items, so its columns are not known", hint="declare its columns")
         return columns_of_table(_table(first[0] if _is_pair(first) else first, self.name), self.name)

@@ -1,10 +1,11 @@
-"""Progress by keys, of a join of two large sides or of groups: in ripples, each over more keys than the one before.
+"""Progress by keys, of a join of two large sides, groups or windows: in ripples, each over more keys than before.
 
-In: a plan whose step `progressive` stands above a join or groups. Out: a snapshot per ripple; the last one is exact. A
-ripple has the rows whose keys are in some parts of all keys (`planner/progressive/key_parts.py`). It leaves partial
-groups; what is above the groups runs over those of all ripples. No pair is joined twice. Memory: the partial groups of
-all ripples, one for each batch of parts, and the join's table for one ripple. Cost: all tables are read for each
-ripple, but only the rows of its keys go on; so there are few ripples, each four times as large as those before it."""
+In: a plan whose step `progressive` stands above a join, groups or windows. Out: a snapshot per ripple; the last one is
+exact. A ripple has the rows whose keys are in some parts of all keys (`planner/progressive/key_parts.py`), and the
+first one those of heavy keys too (`heavy_keys.py`). It leaves partial groups; what is above the groups runs over those
+of all ripples. No pair is joined twice. Memory: the partial groups of all ripples, one for each batch of parts, and
+the join's table for one ripple. Cost: all tables are read for each ripple, but only the rows of its keys go on; so
+there are few ripples, each four times as large as those before it."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import numpy as np
 from tsql.backends import Run
 from tsql.backends.local.progressive.design import PlainDesign
 from tsql.backends.local.progressive.group_progress import GroupProgress
+from tsql.backends.local.progressive.heavy_keys import heavy_keys
 from tsql.backends.local.progressive.known import Known
 from tsql.backends.local.progressive.progress import error_of
 from tsql.backends.local.run.dataset import ChunkData
@@ -31,18 +33,10 @@ from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.progression import Progression
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.step import PhysicalPlan
+from tsql.planner.progressive.dealing import COUNT, FROM, PARTS, SEED, TO, WIDTH
 from tsql.planner.progressive.driven_keys import DrivenKeys
-from tsql.planner.progressive.key_parts import (
-    COUNT,
-    FROM,
-    PARTS,
-    SEED,
-    TO,
-    WIDTH,
-    counts_rows,
-    is_at_scans,
-    plan_of_part,
-)
+from tsql.planner.progressive.key_parts import plan_of_part
+from tsql.planner.progressive.part_filters import counts_rows, is_at_scans
 from tsql.planner.progressive.snapshot_plan import SnapshotPlan
 
 ENDS, ENDS_OF_FILES = (16, 64, 256), (32,)
@@ -70,7 +64,7 @@ class KeyProgress(GroupProgress):
 
     def snapshots(self) -> Iterator[Snapshot]:
         begun, spec, x = time.perf_counter(), self.found.spec, self.x
-        rest = self._part(None).plan.root
+        rest = plan_of_part(self.plan, self.found, None).root
         if counts_rows(rest) and not is_at_scans(rest):
             self.run.note("rows that are left out would be counted several times: the final result only")
             batches = list(x.batches(self.plan))
@@ -80,6 +74,7 @@ class KeyProgress(GroupProgress):
         design = PlainDesign(PARTS, bool(self.found.partial.by))
         self.shown = self._plan_of(design, False)
         self.others = {id(step): self._collected(step) for step in self.shown.plan.others}
+        self.heavy = heavy_keys(self.x, self.plan, rest, spec, self.kept.parts)
         self.all_rows = 0
         groups: list[list[Chunk]] = []
         sizes: list[int] = []
@@ -116,7 +111,7 @@ class KeyProgress(GroupProgress):
         """The partial groups of these parts; with their sums in batches of so many parts, unless it is 0."""
         kept = self._part(self.shown.plan if width else None)
         width, seed = max(1, width), self.found.spec.seed
-        given = {FROM: first, TO: end, WIDTH: width, COUNT: (end - first) // width, SEED: seed}
+        given = {FROM: first, TO: end, WIDTH: width, COUNT: (end - first) // width, SEED: seed, **self.heavy}
         run = Run(settings=self.run.settings, parameters={**self.run.parameters, **given})
         run.wall_clock = self.run.wall_clock
         x = Execution(run.shares(self.run), kept.kernels, self.x.interpret)
@@ -136,10 +131,11 @@ class KeyProgress(GroupProgress):
 
     def _part(self, snapshot: SnapshotPlan | None) -> Ripple:
         """The plan of a ripple; of the last one, which no snapshot follows, if there is none."""
-        found: Ripple | None = self.kept.parts.get(snapshot is None)
+        key = snapshot is None, len(self.heavy)
+        found: Ripple | None = self.kept.parts.get(key)
         if found is None:
-            plan = plan_of_part(self.plan, self.found, snapshot)
-            found = self.kept.parts[snapshot is None] = Ripple(plan, Kernels())
+            plan = plan_of_part(self.plan, self.found, snapshot, len(self.heavy))
+            found = self.kept.parts[key] = Ripple(plan, Kernels())
         return found
 
     def _plain(self, chunk: Chunk) -> Chunk:

@@ -12,7 +12,9 @@ from functools import reduce
 from typing import Any
 
 from tsql.backends.live.jobs.streams import StreamSource
-from tsql.backends.live.sources.options import Option, checked
+from tsql.backends.live.sources.connectors import connector_of
+from tsql.backends.live.sources.options import checked
+from tsql.backends.spark.failures import SPARK_ERRORS
 from tsql.backends.spark.streaming.arriving import MESSAGE_COLUMNS, NUMBER, column_name
 from tsql.backends.spark.streaming.marks import watermark_to_json
 from tsql.backends.spark.streaming.spec import StreamSpec
@@ -29,6 +31,9 @@ MOST_BYTES = "spark.tsql.maxBytesPerTrigger"
 """Settings of the Spark session: how much of a stream over files one micro-batch takes at most."""
 
 DEFAULT_BYTES_PER_CORE = 128 << 20
+
+MESSAGE_OPTIONS = ("format", "ignore_errors", "delim", "quote", "nullstr")
+"""Options of the connector kafka that say how messages are written."""
 
 KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
@@ -115,36 +120,32 @@ class ClusterStream:
         return reduce(lambda left, right: left.unionAll(right), [of(path) for path in paths])
 
     def _messages(self, session: Any) -> Any:
-        options = self.entry.connection.options
-        servers = options.get("servers") or options.get("bootstrap_servers")
-        reader = session.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
-        reader = reader.option("subscribe", options.get("topic"))
-        reader = reader.option("startingOffsets", options.get("start", "earliest"))
-        for name, value in options.items():
-            if name.startswith("kafka."):
-                reader = reader.option(name, str(value))
+        settings = self._settings()
+        reader = session.readStream.format("kafka").option("kafka.bootstrap.servers", settings["brokers"])
+        reader = reader.option("subscribe", settings["topic"]).option("startingOffsets", settings["start"])
         try:
             return reader.load()
-        except Exception as error:
-            if "kafka" in str(error).lower() and "find" in str(error).lower():
-                raise CatalogError(
-                    "this Spark session has no source for Kafka",
-                    hint=f'set "spark.jars.packages" to {KAFKA_PACKAGE}:{session.version} before it starts',
-                ) from error
-            raise
+        except SPARK_ERRORS as error:
+            if "kafka" not in str(error).lower():
+                raise
+            raise CatalogError(
+                "this Spark session has no source for Kafka",
+                hint=f'set "spark.jars.packages" to {KAFKA_PACKAGE}:{session.version} before it starts',
+            ) from error
+
+    def _settings(self) -> dict[str, Any]:
+        """The options of a topic. Properties of its client mean something else to Spark, whose client is another."""
+        about, given = connector_of("kafka"), dict(self.entry.connection.options)
+        own = next((name for name in given if name.lower().startswith(about.prefix)), None)
+        if own is not None:
+            raise PlanError(
+                f"option {own} is for the client of one machine, and Spark has its own",
+                hint=f'db.stream("{self.name}", spark.readStream.format("kafka").., time=..) with the columns of its rows',
+            )
+        return checked("kafka", given, about.options)
 
     def _message_options(self) -> dict[str, Any]:
-        given = {n: v for n, v in self.entry.connection.options.items() if n in MESSAGE_OPTIONS}
-        return checked("kafka", given, MESSAGE_OPTIONS)
-
-
-MESSAGE_OPTIONS = {
-    "format": Option("choice", "how messages are written", "json", choices=("json", "csv", "arrow")),
-    "ignore_errors": Option("flag", "leave out messages that cannot be read, and count them", False),
-    "delim": Option("text", "what stands between the fields of CSV", ","),
-    "quote": Option("text", "what stands around fields of CSV that need it", '"'),
-    "nullstr": Option("text", "a field of CSV that is NULL beside the empty one"),
-}
+        return {name: value for name, value in self._settings().items() if name in MESSAGE_OPTIONS}
 
 
 def _folder(path: str) -> str:

@@ -2,8 +2,9 @@
 
 It stands directly above the scan that makes the progress. What is below an aggregate in the same pipeline (filters,
 projections, joins whose other side is built first) sees the rows as they come; the aggregate keeps its groups, and a
-snapshot is computed from them while it does. Above a join of two large sides, or above groups that are grouped
-again, it has the rows for some keys after the other. A run that wants the whole result at once ignores this step."""
+snapshot is computed from them while it does. Above a join of two large sides, above groups that are grouped again, or
+above windows over the rows of a key, it has the rows for some keys after the other. A run that wants the whole result
+at once ignores this step."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Self
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.progression import UNITS, Progression
 from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import Step
 
@@ -62,9 +65,9 @@ class Progressive(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
-        if not isinstance(inputs[0], Scan | Input | HashJoin | Aggregate):
+        if not isinstance(inputs[0], Scan | Input | HashJoin | Aggregate | Combine | Window):
             hint = f"{inputs[0].name} is a step {inputs[0].op}"
-            raise context.error("progressive reads a scan, a join or groups", hint)
+            raise context.error("progressive reads a scan, a join, groups or windows", hint)
         unit = attributes.choice("unit", UNITS, "percent")
         every = attributes.real("every", 0, 100 if unit == "percent" else MOST)
         confidence = attributes.real("confidence", 0, 1)

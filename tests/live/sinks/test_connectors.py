@@ -17,7 +17,7 @@ from tsql.backends.live.sinks.parquet_folder import ParquetFolder
 from tsql.kernels.expr.errors import TsqlError
 
 WRONG = [
-    ("parqet", {}, "unknown connector 'parqet'\nhint: results are written to: delta, kafka, ndjson, parquet, postgres"),
+    ("parqet", {}, "no connector 'parqet' to write to\nhint: results go to delta, kafka, ndjson, parquet, postgres"),
     ("parquet", {}, "connector parquet needs the option path"),
     ("parquet", {"path": ""}, "option path is empty or holds a NUL character"),
     ("parquet", {"path": "a\0b"}, "option path is empty or holds a NUL character"),
@@ -36,7 +36,7 @@ WRONG = [
     ("parquet", {"path": "p", "row_group_rows": "many"}, "option row_group_rows is a number of at least 0, not 'many'"),
     ("parquet", {"path": "p", "row_group_rows": True}, "option row_group_rows is a number of at least 0, not True"),
     ("postgres", {"url": "postgresql:///x"}, "connector postgres needs the option table"),
-    ("kafka", {"servers": "h:1", "kafka": "x"}, "connector kafka has no option 'kafka'"),
+    ("kafka", {"brokers": "h:1", "kafka": "x"}, "connector kafka has no option 'kafka'"),
 ]
 
 
@@ -48,9 +48,10 @@ def test_wrong_options(connector: str, options: dict[str, Any], message: str) ->
 
 
 def test_options() -> None:
+    assert isinstance(sink_of("JSON", {"path": "p"}), NdjsonFile)
     assert check_options("parquet", {"path": Path("p"), "row_group_rows": "9"}) == {"path": "p", "row_group_rows": 9}
-    assert check_options("kafka", {"servers": "h:1", "topic": "t", "kafka.linger.ms": 5}) == {
-        "servers": "h:1",
+    assert check_options("kafka", {"brokers": "h:1", "topic": "t", "kafka.linger.ms": 5}) == {
+        "brokers": "h:1",
         "topic": "t",
         "settings": {"linger.ms": "5"},
     }

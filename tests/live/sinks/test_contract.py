@@ -16,7 +16,7 @@ EPOCHS = 9
 
 @pytest.fixture(params=sorted(TARGETS))
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
-    url = request.getfixturevalue("postgres") if request.param == "postgres" else ""
+    url = request.getfixturevalue("postgres_server").url() if request.param == "postgres" else ""
     made: Target = TARGETS[request.param](tmp_path, url)
     return made
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.live.sinks.failures import Disk, Killed
-from tests.live.sinks.jobs import Checkpoint, expected, ordered, output, run
+from tests.live.postgres import Server
+from tests.live.sinks.failures import Disk, Killed, SyncedDisk
+from tests.live.sinks.jobs import Checkpoint, batches_of, expected, ordered, output, run
 from tests.live.sinks.targets import TARGETS, Target
 from tsql.kernels.expr.errors import TsqlError
 
-EPOCHS = 6
+EPOCHS = 5
 
 
 @pytest.fixture(params=sorted(name for name, made in TARGETS.items() if made.has_files))
@@ -30,12 +30,12 @@ def killed_at(
     disk = Disk(place)
     with patch.context() as during:
         disk.use(during)
+        disk.server(during)
         try:
             run(target.sink(), checkpoint, EPOCHS, output(), disk.step, is_ahead)
         except Killed:
             pass
         disk.revive()
-    gc.collect()
     return disk
 
 
@@ -93,3 +93,46 @@ def test_no_space_at_each_call(kind: str, tmp_path: Path, monkeypatch: pytest.Mo
         sink.close()
         killed_at(target, checkpoint, None, monkeypatch, False)
         assert ordered(target.rows()) == expected(EPOCHS), place
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_kill_at_each_statement(
+    postgres_server: Server, is_ahead: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+
+    def target(name: object) -> Target:
+        return TARGETS["postgres"](tmp_path / str(name), postgres_server.url())
+
+    steps = killed_at(target("whole"), Checkpoint(), None, monkeypatch, is_ahead).calls
+    assert steps.count("execute") > 30
+    for first, second in places(seed, len(steps)):
+        found, checkpoint = target(first), Checkpoint()
+        for place in (first, second):
+            killed_at(found, checkpoint, place, monkeypatch, is_ahead)
+            check_whole(found, checkpoint)
+        killed_at(found, checkpoint, None, monkeypatch, is_ahead)
+        assert ordered(found.rows()) == expected(EPOCHS), f"killed at {first} ({steps[first - 1]}), then at {second}"
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_what_is_durable(kind: str, has_begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a checkpoint is made, and behind a commit, a crash of the machine would take nothing away."""
+    disk, target, checkpoint = SyncedDisk(), TARGETS[kind](tmp_path), Checkpoint()
+
+    def step(name: str) -> None:
+        if name != "behind the checkpoint":
+            assert disk.unsynced == set(), name
+
+    disk.use(monkeypatch)
+    if has_begun:
+        sink = target.sink()
+        sink.open(output())
+        sink.recover(0, None)
+        for rows in batches_of(1):
+            sink.write(rows)
+        checkpoint.put(1, sink.prepare(1))
+        sink.close()
+    run(target.sink(), checkpoint, EPOCHS, output(), step)
+    assert ordered(target.rows()) == expected(EPOCHS)

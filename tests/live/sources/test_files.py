@@ -12,11 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.fs as fs
 import pyarrow.parquet as pq
 import pytest
 
 from tests.live.sources.polling import check_close_wakes, check_restarts, poll_until, rows_of, steps
 from tests.patience import wait_until
+from tests.sources.store import CountingStore
+from tsql.backends.io import remote
 from tsql.backends.live.sources.connectors import open_reader
 from tsql.backends.live.sources.done_files import BLOCK_FILES, DoneFiles, name_of, state_of
 from tsql.backends.live.sources.files import FilesReader
@@ -279,3 +282,28 @@ def test_many_files_are_compact() -> None:
     assert again.state(name_of("/in/x")) is None
     again.keep(name_of(f"/in/{number}") for number in range(BLOCK_FILES + 1))
     assert len(DoneFiles.from_json(again.to_json())) == len(again) == BLOCK_FILES + 1
+
+
+def test_files_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects of a store, found and read in the order of their times; one that was written anew is an error."""
+    store = CountingStore(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
+    monkeypatch.setitem(remote.FILESYSTEMS, "mock", lambda url, storage: store.opened(storage))
+    monkeypatch.setattr(remote, "_made", {})
+    folder = tmp_path / "lake" / "in"
+    folder.mkdir(parents=True)
+    expected: list[dict[str, Any]] = []
+    for number, name in enumerate("bca"):
+        rows = rows_from(len(expected), 30)
+        write(folder / f"{name}.parquet", "parquet", rows, 10**18 + number * 10**9)
+        expected += rows
+    (folder / "_half.parquet").write_bytes(b"half")
+    check_restarts(lambda: opened("parquet", "mock://lake/in"), expected, random.Random(1), restarts=4)
+    reader = opened("parquet", "mock://lake/in/*.parquet", follow=True)
+    reader.open({})
+    assert poll_until(reader, lambda rows: len(rows) >= 90)[0] == expected
+    write(folder / "d.parquet", "parquet", rows_from(90, 5))
+    assert poll_until(reader, lambda rows: len(rows) >= 5)[0] == rows_from(90, 5)
+    write(folder / "a.parquet", "parquet", rows_from(0, 90))
+    with pytest.raises(SourceError, match="mock://lake/in/a.parquet: the file has changed"):
+        assert wait_until(lambda: reader.poll(10, 0.01) is None)
+    reader.close()

@@ -61,8 +61,8 @@ def test_iterator_is_read_once() -> None:
     reader = opened(iter(items), None)
     assert not reader.replays
     assert rows_of(steps(reader, lambda: 7)) == rows
-    with pytest.raises(SourceError, match="cannot begin again at an earlier place"):
-        opened(iter(items)).open({"items": [1, 0]})
+    again = opened(iter(items[:2]))
+    assert rows_of(steps(again, lambda: 7, {"items": [5, 1]})) == items[0].to_pylist() + items[1].to_pylist()
 
 
 def test_kinds_of_tables() -> None:
@@ -131,6 +131,12 @@ def test_close_wakes() -> None:
 def test_errors(data: Any, message: str) -> None:
     with pytest.raises(SourceError, match=message.replace("(", r"\(")):
         steps(opened(data), lambda: 10)
+
+
+def test_errors_while_the_columns_are_looked_for() -> None:
+    for data, message in ((lambda n: 1 // n, "the iterable of s failed: ZeroDivisionError"), ([], "s has no items")):
+        with pytest.raises(SourceError, match=message):
+            opened(data, None)
 
 
 def test_an_item_that_became_shorter() -> None:

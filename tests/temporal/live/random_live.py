@@ -15,6 +15,7 @@ import pyarrow as pa
 
 import tsql
 from tests.temporal.arrivals import HOW, Message, Punctuation, arrivals, interleaved
+from tests.temporal.live.random_operators import condition, interval, lives, over, patterns, pieces
 from tsql.backends import Run
 from tsql.backends.live.query import LiveQuery
 from tsql.planner.physical.operators.scan import Scan
@@ -134,20 +135,13 @@ def _some(random: Random, value: Any) -> Any:
     return None if random.random() < 0.1 else value()
 
 
-def _iv(random: Random, low: int = 1, high: int = 20) -> str:
-    return (
-        f"INTERVAL '{random.randint(low, high)} "
-        f"{random.choice(('microseconds', 'milliseconds', 'seconds', 'seconds', 'seconds'))}'"
-    )
-
-
 def _computed_time(random: Random, ts: str = "ts") -> str:
     """A time that is computed from another."""
     return random.choice(
         (
-            ts, ts, ts, ts, f"{ts} + {_iv(random)}", f"{ts} - {_iv(random)}", f"{ts} + INTERVAL '-3 seconds'",
-            f"CASE WHEN v > 0 THEN {ts} ELSE {ts} + {_iv(random)} END",
-            f"coalesce({ts}, TIMESTAMP '2024-05-01 12:00:10')", f"least({ts}, {ts} - {_iv(random)})",
+            ts, ts, ts, ts, f"{ts} + {interval(random)}", f"{ts} - {interval(random)}", f"{ts} + INTERVAL '-3 seconds'",
+            f"CASE WHEN v > 0 THEN {ts} ELSE {ts} + {interval(random)} END",
+            f"coalesce({ts}, TIMESTAMP '2024-05-01 12:00:10')", f"least({ts}, {ts} - {interval(random)})",
             f"greatest({ts}, TIMESTAMP '1970-01-01')", f"date_trunc('minute', {ts})",
             f"CAST(CAST({ts} AS DATE) AS TIMESTAMP)", f"{ts} + INTERVAL '1 month'",
             f"time_bucket(INTERVAL '5 seconds', {ts})", f"CAST({ts} AS TIMESTAMPTZ)::TIMESTAMP",
@@ -170,7 +164,7 @@ def _rows(random: Random, depth: int = 2) -> str:
                 f"v, {_computed_time(random)} FROM {_rows(random, depth - 1)} x2)"
             )
         case 2:
-            return f"(SELECT id, k, s, v, ts FROM {_rows(random, depth - 1)} x3 WHERE {_condition(random)})"
+            return f"(SELECT id, k, s, v, ts FROM {_rows(random, depth - 1)} x3 WHERE {condition(random)})"
         case 3:
             return (
                 f"(SELECT a.id, b.k, b.s, a.v, {random.choice(('a.ts', 'b.ts', 'greatest(a.ts, b.ts)'))} AS ts "
@@ -204,28 +198,14 @@ def _rows(random: Random, depth: int = 2) -> str:
     return f"(SELECT DISTINCT id, k, s, v, ts FROM {_rows(random, depth - 1)} x4)"
 
 
-def _condition(random: Random) -> str:
-    return random.choice(
-        (
-            "v > 0",
-            "k IS NOT NULL",
-            "v > (SELECT avg(v) FROM o)",
-            "k IN (SELECT k FROM names)",
-            "k NOT IN (SELECT k FROM names WHERE k IS NOT NULL)",
-            "id NOT IN (SELECT v FROM o)",
-            "ts > TIMESTAMP '1970-01-01'",
-        )
-    )
-
-
 def _on(random: Random) -> str:
     time = random.choice(
         (
-            "", f" AND b.ts BETWEEN a.ts AND a.ts + {_iv(random)}",
-            f" AND b.ts BETWEEN a.ts - {_iv(random)} AND a.ts + {_iv(random)}", " AND a.ts = b.ts",
-            f" AND a.ts < b.ts AND b.ts < a.ts + {_iv(random)}", " AND a.ts > b.ts",
-            f" AND a.ts - b.ts < {_iv(random)} AND a.ts >= b.ts", " AND a.ts::DATE = b.ts::DATE",
-            f" AND a.ts >= b.ts + {_iv(random)}",
+            "", f" AND b.ts BETWEEN a.ts AND a.ts + {interval(random)}",
+            f" AND b.ts BETWEEN a.ts - {interval(random)} AND a.ts + {interval(random)}", " AND a.ts = b.ts",
+            f" AND a.ts < b.ts AND b.ts < a.ts + {interval(random)}", " AND a.ts > b.ts",
+            f" AND a.ts - b.ts < {interval(random)} AND a.ts >= b.ts", " AND a.ts::DATE = b.ts::DATE",
+            f" AND a.ts >= b.ts + {interval(random)}",
             " AND date_trunc('minute', a.ts) = date_trunc('minute', b.ts)",
             " AND coalesce(a.ts, TIMESTAMP '2024-05-01') <= b.ts", " AND a.ts IS NOT DISTINCT FROM b.ts",
             " AND (a.ts = b.ts OR a.v > b.v)",
@@ -238,12 +218,12 @@ def _asof(random: Random) -> str:
     keys = random.choice(("a.k = b.k AND ", "a.k = b.k AND a.s = b.s AND ", ""))
     return (
         f"{keys}a.ts {random.choice(('>=', '>', '<=', '<'))} "
-        f"b.ts{random.choice(('', f' TOLERANCE {_iv(random)}', f' TOLERANCE {_iv(random)}'))}"
+        f"b.ts{random.choice(('', f' TOLERANCE {interval(random)}', f' TOLERANCE {interval(random)}'))}"
     )
 
 
 def _windows(random: Random, rows: str) -> str:
-    offset = random.choice(("", "", f", offset => {_iv(random, -9, 9)}"))
+    offset = random.choice(("", "", f", offset => {interval(random, -9, 9)}"))
     amount, unit = random.randint(1, 12), random.choice(("milliseconds", "seconds", "seconds"))
     step = f"INTERVAL '{amount} {unit}'"
     # Windows of so many rows are defined where ties are: rows of a table arrive in their order.
@@ -260,7 +240,7 @@ def _windows(random: Random, rows: str) -> str:
         case 4:
             return (
                 f"SESSION({rows} PARTITION BY k, ts, gap => "
-                f"{step}{random.choice(('', '', f', max_size => {_iv(random, 5, 30)}'))})"
+                f"{step}{random.choice(('', '', f', max_size => {interval(random, 5, 30)}'))})"
             )
     return f"TUMBLE({rows} PARTITION BY k, ts, rows => {random.randint(1, 4)})"
 
@@ -306,22 +286,10 @@ CALLS_OVER = (
 )
 
 
-def _lives(random: Random, name: str) -> str:
-    return random.choice(
-        (
-            "LIFETIME(p, start => vs, \"end\" => ve)", f"SLIDE({random.choice(('e', 'o'))}, ts, {_iv(random)})",
-            f"EXTEND(SLIDE(e, ts, {_iv(random)}), {_iv(random)})", f"SHIFT(SLIDE(o, ts, {_iv(random)}), {_iv(random)})",
-            f"CLIP(LIFETIME(p, start => vs, \"end\" => ve), {_iv(random)})", f"STITCH(SLIDE(e, ts, {_iv(random)}))",
-            (f"QUANTIZE(SLIDE(e, ts, {_iv(random)}), slide => INTERVAL '2 seconds', size => INTERVAL '2 seconds')"),
-            f"POINT_AT_END(SLIDE(e, ts, {_iv(random)}))",
-        )
-    ) + f" {name}"  # fmt: skip
-
-
 def query(random: Random) -> str:
     """A query whose rows are defined whatever the order of its input."""
     some = ", ".join(f"{call} AS a{number}" for number, call in enumerate(random.sample(CALLS, random.randint(1, 3))))
-    match random.randrange(16):
+    match random.randrange(22):
         case 0:
             return f"SELECT * FROM {_rows(random, 3)} q"
         case 1 | 2:
@@ -346,7 +314,7 @@ def query(random: Random) -> str:
                 f"WITH c AS (SELECT k, window_start AS t, count(*) AS n FROM {_windows(random, _rows(random))} "
                 f"GROUP BY ALL) SELECT a.*, b.n AS m FROM c a {random.choice(('', 'LEFT ', 'FULL '))}JOIN c b "
                 "ON a.k = b.k AND "
-                f"{random.choice(('a.t = b.t', 'a.t < b.t', f'b.t BETWEEN a.t AND a.t + {_iv(random)}'))}"
+                f"{random.choice(('a.t = b.t', 'a.t < b.t', f'b.t BETWEEN a.t AND a.t + {interval(random)}'))}"
             )
         case 8:
             return (
@@ -377,15 +345,26 @@ def query(random: Random) -> str:
         case 12:
             return (
                 f"SELECT k, count(*) AS n, {random.choice(('sum(v)', 'max(v)', 'avg(v)', 'min(v)'))} AS a FROM "
-                f"{_lives(random, 'l')} GROUP BY k"
+                f"{lives(random, 'l')} GROUP BY k"
             )
         case 13:
             return (
-                f"SELECT l.id, r.id AS other FROM {_lives(random, 'l')} {random.choice(('', 'LEFT '))}JOIN "
-                f"{_lives(random, 'r')} ON l.k = r.k"
+                f"SELECT l.id, r.id AS other FROM {lives(random, 'l')} {random.choice(('', 'LEFT '))}JOIN "
+                f"{lives(random, 'r')} ON l.k = r.k"
             )
         case 14:
-            return f"SELECT count(*) AS n, max(v) AS top FROM {_lives(random, 'l')}"
+            return f"SELECT count(*) AS n, max(v) AS top FROM {lives(random, 'l')}"
+        case 15 | 16:
+            return over(random)
+        case 17:
+            return patterns(random)
+        case 18 | 19:
+            return pieces(random)
+        case 20:
+            return (
+                f"SELECT a.id, b.id AS j, a.v, b.s FROM {_rows(random, 1)} a FULL JOIN {_rows(random, 0)} b ON "
+                f"{_on(random)}"
+            )
     return f"SELECT id, k, v, ts, {random.choice(CALLS_OVER)} AS w FROM {_rows(random)} q"
 
 
