@@ -4,8 +4,6 @@ State: partial states of groups if the plan has them (`phase=partial`), merged w
 
 from __future__ import annotations
 
-from typing import Any
-
 from tsql.backends.live.fragments import Engine, Fragment, Rows, count
 from tsql.backends.live.operator import LiveOperator, any_of, compare, negated, parameter, unless_null
 from tsql.kernels.expr.nodes import Column, Expr
@@ -52,7 +50,7 @@ class Groups(LiveOperator):
             if isinstance(self.below[0], Aggregate) and self.below[0].exports
             else None
         )
-        self.takes_groups = self.states is not None and self.below[0].phase == "partial"
+        self.takes_groups = isinstance(self.below[0], Aggregate) and self.below[0].phase == "partial"
         self.given_to: dict[str, int] = {}
         """The bounds up to which groups have been given: nothing is looked through before one of them moves."""
         self.whole = self.over(gives_of_nothing=not step.by)
@@ -63,14 +61,6 @@ class Groups(LiveOperator):
         if self.states is not None:
             self.held[0].rows = self.states.merged(self.held[0].rows)
         return []
-
-    def restore(self, tables: dict[str, Any], marks: dict[str, Any]) -> None:
-        super().restore(tables, marks)
-        self.given_to = {}
-
-    def put_back(self, saved: Any) -> None:
-        super().put_back(saved)
-        self.given_to = {}
 
     def bounds(self) -> dict[str, int]:
         """The keys whose lower bound is known."""

@@ -3,7 +3,7 @@ columns, and leave in the shards that the next movement says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +39,7 @@ class Outlet(Fragment):
         self.top = named(enforce(self.top, self.engine.shards, "local", gathers=False))
         self.inputs = {step.name: step for step in self.top.walk() if isinstance(step, Input)}
 
-    def sent(self, rows: dict[str, Given]) -> Iterator[Sent]:
+    def sent(self, rows: Mapping[str, Given]) -> Iterator[Sent]:
         """The rows of the last step, with their shards."""
         if not any(map(count, rows.values())):
             return
@@ -52,7 +52,7 @@ class Outlet(Fragment):
         finally:
             self.engine.finish(execution)
 
-    def batches(self, given: dict[str, Given]) -> Iterator[Any]:
+    def batches(self, given: Mapping[str, Given]) -> Iterator[Any]:
         """What `LiveQuery` asks its output for."""
         return self.sent(given)
 

@@ -121,12 +121,13 @@ class ClusterRun:
         """Open the sink and the streams, where the checkpoint says."""
         spec = self.spec
         types = tuple(spec.plan.root.schema[name].type for name in spec.plan.columns)
-        spec.sink.open(Output(self.driver.emitter.schema, types, spec.name, spec.emission.has_changes))
+        spec.sink.open(Output(self.driver.emitter.schema, types, spec.identifier, spec.emission.has_changes))
         last = None
         if spec.checkpoint is not None:
             last = spec.checkpoint.last()
             self._check_same(spec.checkpoint.job(), last)
-            spec.checkpoint.describe({"name": spec.name, "identity": self._identity()})
+            about = {"name": spec.name, "identifier": spec.identifier, "identity": self._identity()}
+            spec.checkpoint.describe(about)
         if last is None:
             spec.sink.recover(0, None)
         else:

@@ -140,7 +140,7 @@ class ClusterStream:
         if own is not None:
             raise PlanError(
                 f"option {own} is for the client of one machine, and Spark has its own",
-                hint=f'db.stream("{self.name}", spark.readStream.format("kafka").., time=..) with the columns of its rows',
+                hint=f'db.stream("{self.name}", spark.readStream.format("kafka").., time=..), with its rows as columns',
             )
         return checked("kafka", given, about.options)
 

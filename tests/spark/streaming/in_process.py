@@ -115,7 +115,7 @@ def run(
     def start(query: Any, *given: Any, **more: Any) -> Any:
         plan = query.plan(Streams(session.catalog))
         place = None if checkpoint is None else Checkpoint(checkpoint)
-        spec = Spec("job-a", plan, sink, place)
+        spec = Spec("clicks", "job-a", plan, sink, place)
         backend = SparkBackend(transport or Cluster(3))
         try:
             handle = Run(settings=session.settings, parameters=query.values)

@@ -26,7 +26,7 @@ from tests.spark.streaming.clicks import (
     write,
     write_all,
 )
-from tsql.kernels.expr.errors import ExecutionError
+from tsql.kernels.expr.errors import CatalogError, ExecutionError
 
 WAIT = 120
 
@@ -140,3 +140,13 @@ def test_errors_are_one_message(db: tsql.Session, tmp_path: Path) -> None:
         job.wait(WAIT)
     assert "java" not in str(caught.value).lower() and "CAST" in str(caught.value)
     assert job.state == "failed"
+
+
+def test_a_topic_needs_a_package(db: tsql.Session) -> None:
+    mark = "WATERMARK FOR ts AS ts"
+    topic = "connector = 'kafka', brokers = '127.0.0.1:9', topic = 'clicks'"
+    db.sql(f"CREATE STREAM clicks (k BIGINT, v BIGINT, ts TIMESTAMP, {mark}) WITH ({topic})")
+    with pytest.raises(CatalogError, match="no source for Kafka") as caught:
+        db.sql(TUMBLE).start()
+    assert "spark-sql-kafka" in str(caught.value.hint)
+    assert db.jobs() == []
