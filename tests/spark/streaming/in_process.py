@@ -126,8 +126,11 @@ def run(
             raise
         made.append(job)
         job.batches, job.stops_after = batches, stops_after
-        job.begin()
-        job.run()
+        try:
+            job.begin()
+            job.run()
+        finally:
+            job.close()
         return job
 
     session._queries.start_job = start
