@@ -75,6 +75,7 @@ WITH_BITMAP = Way(
 )
 HASHED = Way("a hash table")
 IN_ORDER = Way("a table sorted within equal keys")
+OF_INTERVALS = Way("a table of intervals, sorted by their starts within equal keys, with the greatest ends of its blocks")
 
 
 @dataclass
@@ -126,7 +127,7 @@ class JoinTable:
     def way(self) -> Way:
         """How entries are found."""
         if self.sink.mode == SORTED:
-            return IN_ORDER
+            return IN_ORDER if self.sink.second is None else OF_INTERVALS
         return BY_ARRAY if self.dense else WITH_BITMAP if self.has_bitmap else HASHED
 
 
@@ -243,7 +244,8 @@ class JoinTables:
         found = EntrySorter(workers, self.x.interpret).sort(sink, contexts, join.last_first, dense)
         del working
         self.x.shared.reserve(found.bytes)
-        table.kept += [found.orders, found.rows, found.directory]
+        table.kept += found.kept
+        table.lent.append(found.greatest)
         table.records.append(found.record(sum(read_i64(c.state_address + NULLS_AT) for c in group)))
         if join.walks and sink.keys:
             table.cursors.append(self._cursors(table, found))

@@ -150,7 +150,7 @@ class PartitionJoins:
             )
         if join.apart:
             return self._by_parts(self._pair_by_pair(join))
-        return self._by_parts(join if not join.step.range else replace(join, step=join.step.without_range))
+        return self._by_parts(join)
 
     def _pair_by_pair(self, join: ReadyJoin) -> ReadyJoin:
         """The same mark join without keys. If NULLs leave answers open, a row depends on rows of all partitions."""
@@ -275,7 +275,8 @@ class PartitionJoins:
         records = [(ctypes.c_int64 * (RECORD_BYTES // 8))(0, 0, 0, rows - nulls, nulls) for _ in pairs]
         sink: Build = pipeline.sink
         self.x.states.tables[step.name] = JoinTable(self.x.shared, sink, [], records)
-        probe = join.probe(TableKind(sink, False, True, False, join.bounds[1]), False)
+        reach = None if join.reach is None else join.reach[1]
+        probe = join.probe(TableKind(sink, False, True, False, join.bounds[1], reach), False)
         return Flow(PartitionData(self, inside, probed, pairs, records), step.schema, [probe])
 
     @contextmanager
