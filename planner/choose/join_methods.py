@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal
-from tsql.kernels.expr.types import BOOLEAN
+from tsql.kernels.expr.types import BOOLEAN, TIMESTAMP, TIMESTAMPTZ
 from tsql.planner.logical.predicates import conjunction, conjuncts
 from tsql.planner.physical.join_ranges import bound, is_number, moved
 from tsql.planner.physical.operators.join import HashJoin
@@ -73,12 +73,28 @@ def ranged(joined: HashJoin) -> HashJoin:
     if not groups:
         return joined
     chosen = max(groups.values(), key=len)
-    above, below = (next((ends[op] for ends in groups.values() if op in ends), None) for op in "<>")
     parts, overlap = [part for ends in chosen.values() for part in ends], None
-    if len(chosen) < 2 and above is not None and below is not None:
-        parts, overlap = above, below[0]
+    pair = _intervals(groups) if len(chosen) < 2 else None
+    if pair is not None:
+        parts, overlap = pair
     rest = [p for p in conjuncts(joined.condition) if p not in parts and p != overlap]
     return replace(joined, range=tuple(parts), overlap=overlap, condition=conjunction(rest))
+
+
+def _intervals(groups: dict[Expr, dict[str, list[Call]]]) -> tuple[list[Call], Call] | None:
+    """Of numbers that are bounded from above and others that are bounded from below: the two most likely to be the
+    starts and ends of intervals. These have one type, are times rather than numbers, and the overlap of lifetimes comes
+    after the conditions that a query states."""
+    pairs = [
+        (start, end)
+        for start, ends in groups.items()
+        for end, others in groups.items()
+        if "<" in ends and ">" in others and start.type == end.type
+    ]
+    if not pairs:
+        return None
+    start, end = max(enumerate(pairs), key=lambda one: (one[1][0].type in (TIMESTAMP, TIMESTAMPTZ), one[0]))[1]
+    return groups[start]["<"], groups[end][">"][0]
 
 
 def closed(part: Expr) -> Call | None:

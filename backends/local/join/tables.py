@@ -75,7 +75,9 @@ WITH_BITMAP = Way(
 )
 HASHED = Way("a hash table")
 IN_ORDER = Way("a table sorted within equal keys")
-OF_INTERVALS = Way("a table of intervals, sorted by their starts within equal keys, with the greatest ends of its blocks")
+OF_INTERVALS = Way(
+    "a table of intervals, sorted by their starts within equal keys, with the greatest ends of its blocks"
+)
 
 
 @dataclass

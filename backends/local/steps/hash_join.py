@@ -34,7 +34,13 @@ class HashJoinStep(LocalStep[HashJoin]):
     def lower(cls, step: HashJoin, inputs: tuple[Node, ...], about: Lowering) -> Shape:
         at = 0 if step.build == "left" else 1
         build_keys, probe_keys = step.sides(at)
-        ways = (IN_ORDER if step.overlap is None else OF_INTERVALS,) if step.range else (BY_ARRAY, WITH_BITMAP, HASHED) if step.keys else ()
+        ways = (
+            (IN_ORDER if step.overlap is None else OF_INTERVALS,)
+            if step.range
+            else (BY_ARRAY, WITH_BITMAP, HASHED)
+            if step.keys
+            else ()
+        )
         hosts = (
             *(replace(pipe, input=at) for pipe in host_pipes(*build_keys)),
             *(replace(pipe, input=1 - at) for pipe in host_pipes(*probe_keys)),

@@ -142,7 +142,13 @@ def _intersected(
     span: Life,
     taken: Iterable[str],
 ) -> tuple[logical.Node, Life]:
-    condition = every([*equal(columns_of(plan, keys), columns_of(pieces, over)), *overlap(life, span)])
+    same = equal(columns_of(plan, keys), columns_of(pieces, over))
+    if set(life.columns) <= set(keys):
+        # Pieces of one lifetime: what lies outside of it is known before the join.
+        own = Life(*(over[keys.index(name)] for name in life.columns))
+        pieces, condition = logical.Filter(pieces, every(overlap(own, span))), every(same)
+    else:
+        condition = every([*same, *overlap(life, span)])
     joined = logical.Join("inner", plan, pieces, condition)
     result = new_life((*taken, *joined.schema.names))
     return logical.Project(joined, (*kept(plan), *intersection(result, life, span))), result
