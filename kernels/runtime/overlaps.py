@@ -1,5 +1,5 @@
-"""The greatest of many numbers in each of their blocks, and blocks of blocks: finds the next number that is large enough
-without looking at all.
+"""The greatest of many numbers in each of their blocks, and in blocks of blocks: finds the next number that is large
+enough without looking at all.
 
 A table of intervals sorted by their starts has their ends like this (`runtime/sorted_table.py`). An interval [a, b)
 overlaps those of the first places, up to the one with a start not before b, whose end is after a. The next of them is

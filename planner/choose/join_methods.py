@@ -83,17 +83,22 @@ def ranged(joined: HashJoin) -> HashJoin:
 
 def _intervals(groups: dict[Expr, dict[str, list[Call]]]) -> tuple[list[Call], Call] | None:
     """Of numbers that are bounded from above and others that are bounded from below: the two most likely to be the
-    starts and ends of intervals. These have one type, are times rather than numbers, and the overlap of lifetimes comes
-    after the conditions that a query states."""
+    starts and ends of intervals. These are times, or at least of one type, and the overlap of lifetimes comes after the
+    conditions that a query states."""
     pairs = [
         (start, end)
         for start, ends in groups.items()
         for end, others in groups.items()
-        if "<" in ends and ">" in others and start.type == end.type
+        if "<" in ends and ">" in others
     ]
     if not pairs:
         return None
-    start, end = max(enumerate(pairs), key=lambda one: (one[1][0].type in (TIMESTAMP, TIMESTAMPTZ), one[0]))[1]
+
+    def rank(place: int) -> tuple[bool, bool, int]:
+        start, end = pairs[place]
+        return start.type == end.type and start.type in (TIMESTAMP, TIMESTAMPTZ), start.type == end.type, place
+
+    start, end = pairs[max(range(len(pairs)), key=rank)]
     return groups[start]["<"], groups[end][">"][0]
 
 

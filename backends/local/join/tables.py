@@ -18,7 +18,7 @@ from tsql.backends.local.lower.graph import Way
 from tsql.backends.local.run.dataset import Dataset, Part, table_chunks
 from tsql.backends.local.run.host import Context, Full, Reserved, Shared, allocate_zeroed, free, read_i64
 from tsql.backends.local.run.workers import parallel
-from tsql.backends.local.sort.sorted_tables import WORKING_BYTES, EntrySorter, SortedEntries
+from tsql.backends.local.sort.sorted_tables import EntrySorter, SortedEntries, working_bytes
 from tsql.backends.local.sort.sorting import Workers
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.emit.batch import Morsels
@@ -242,7 +242,7 @@ class JoinTables:
         out."""
         workers = Workers(self.x.threads, lambda work, tasks: parallel(work, tasks, self.x.threads, self.x.run))
         contexts = [list(chunks_of(c)) for c in group]
-        working = Reserved(WORKING_BYTES * sum(rows for one in contexts for _, rows in one), self.x.shared)
+        working = Reserved(working_bytes(sink) * sum(rows for one in contexts for _, rows in one), self.x.shared)
         found = EntrySorter(workers, self.x.interpret).sort(sink, contexts, join.last_first, dense)
         del working
         self.x.shared.reserve(found.bytes)

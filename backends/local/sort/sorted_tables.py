@@ -47,8 +47,8 @@ is filled much faster."""
 MOST_SEGMENTS = 4096
 """Entries in more runs than this are sorted by position."""
 
-WORKING_BYTES = 28
-"""Working memory per entry, besides the result: its number, slot, address and position."""
+WORKING_BYTES, SECOND_BYTES = 28, 8
+"""Working memory per entry, besides the result: its number, slot, address and position; and its second number."""
 
 Bounds = tuple[int, int]
 """The minimum and maximum key."""
@@ -99,6 +99,11 @@ class SortedEntries:
             0 if self.greatest is None else self.greatest.address,
         )
         return (ctypes.c_int64 * (RECORD_BYTES // 8))(*words)
+
+
+def working_bytes(sink: SortedBuild) -> int:
+    """The working memory per entry of a table."""
+    return WORKING_BYTES + (SECOND_BYTES if sink.second_at >= 0 else 0)
 
 
 class EntrySorter:

@@ -43,7 +43,7 @@ from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Context, allocate_zeroed, free, read_i64
 from tsql.backends.local.run.pipelines import Task
 from tsql.backends.local.run.spill import TABLE, AnyChunk, bytes_of
-from tsql.backends.local.sort.sorted_tables import WORKING_BYTES, EntrySorter
+from tsql.backends.local.sort.sorted_tables import SECOND_BYTES, EntrySorter, working_bytes
 from tsql.backends.local.sort.sorting import SERIAL
 from tsql.backends.local.spill.block_joins import BlockJoins, OpenEnds
 from tsql.backends.local.spill.partitions import Partitions
@@ -315,7 +315,8 @@ class PartitionJoins:
         try:
             chunks = list(table_chunks(context.state_address))
             rows = sum(rows for _, rows in chunks)
-            needed = rows * (WORKING_BYTES + 8 + sink.row_words * 8)
+            ends = 2 * SECOND_BYTES if sink.second_at >= 0 else 0
+            needed = rows * (working_bytes(sink) + 8 + sink.row_words * 8 + ends)
             self.x.shared.reserve(needed)
             bytes = needed
             found = EntrySorter(SERIAL, self.x.interpret).sort(sink, [chunks], join.step.last_first)

@@ -7,7 +7,7 @@ are placed by the same keys (`redistribute` both). On one machine a broadcast be
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -17,7 +17,7 @@ from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.nodes import JOIN_KINDS, joined_schema
-from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
+from tsql.planner.logical.predicates import JoinKey
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
 from tsql.planner.physical.join_ranges import Bound, bound, bounds, is_overlap, is_range
 from tsql.planner.physical.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement

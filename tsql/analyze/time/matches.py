@@ -1,5 +1,5 @@
-"""What matches the rows of a temporal relation: for each value of the columns that the match depends on, the lifetimes of
-what matches. `lifetime_joins.py` cuts rows by it, for EXISTS, NOT EXISTS and outer joins.
+"""What matches the rows of a temporal relation: for each value of the columns that the match depends on, the lifetimes
+of what matches. `lifetime_joins.py` cuts rows by it, for EXISTS, NOT EXISTS and outer joins.
 
 If rows match by equalities only, that are all partners of a key, once per key, whenever they live. Under any other
 condition a value may have very many partners, so it is matched with those that live at the same time: the lifetime of
