@@ -28,7 +28,7 @@ from tsql.planner.logical.generating import Series
 if TYPE_CHECKING:
     from tsql.analyze.query import QueryAnalyzer
 
-_TIMES = (DATE, TIMESTAMP, TIMESTAMPTZ)
+TIMES = (DATE, TIMESTAMP, TIMESTAMPTZ)
 
 
 class LifetimeFunctions:
@@ -123,7 +123,7 @@ class LifetimeFunctions:
     def _time(self, name: str) -> Expr:
         node = self.node.args[name]
         value = self.binder.operand(node)
-        if value.type not in (*_TIMES, NULL) and not is_bare_string(value):
+        if value.type not in (*TIMES, NULL) and not is_bare_string(value):
             raise self.queries.error(
                 f"{name} of {self.node.sql_name} is a time, not {value.type}",
                 node,
