@@ -41,6 +41,7 @@ class Side:
 CONSTANT = Side("start => ts, duration => INTERVAL '10 seconds'", "ts + INTERVAL '10 seconds'")
 ANY = Side("start => ts, end => te", "te")
 OPEN = Side("start => ts, end => until", "coalesce(until, TIMESTAMP 'infinity')")
+SHORT = Side("start => ts, duration => INTERVAL '50 milliseconds'", "ts + INTERVAL '50 milliseconds'")
 SEQUENCED = "SEQUENCED VALIDTIME"
 """Both tables are valid from `ts` to `te`, as they declare."""
 
@@ -143,6 +144,9 @@ CASES = (
     Case("not exists", "NOT EXISTS"),
     Case("not exists, both constant", "NOT EXISTS", CONSTANT, CONSTANT),
     Case("not exists, some open", "NOT EXISTS", OPEN, ANY),
+    Case("not exists, many gaps", "NOT EXISTS", CONSTANT, SHORT),
+    Case("exists, many pieces", "EXISTS", CONSTANT, SHORT),
+    Case("left, many gaps", "LEFT", CONSTANT, SHORT),
     Case("not exists, later ids", "NOT EXISTS", on=MIXED),
     Case("left, later ids", "LEFT", on=MIXED),
     Case("anti", "ANTI"),

@@ -64,13 +64,13 @@ def _lifted(
 ) -> tuple[logical.Node, Life, Expr | None]:
     """A right side whose last filter names columns of the left, without that part of it, which joins the condition. A
     projection above it is gone: only the lifetimes of the right side are asked for."""
-    below, named = plan, life.columns
+    below, named = plan, life
     while isinstance(below, logical.Project) and condition is None:
         columns = dict(below.columns)
-        ends = [columns[name] for name in named]
-        if any(own_outers(below)) or not all(isinstance(end, Column) for end in ends):
+        start, end = (columns[name] for name in named.columns)
+        if any(own_outers(below)) or not (isinstance(start, Column) and isinstance(end, Column)):
             return plan, life, condition
-        named, below = tuple(end.name for end in ends if isinstance(end, Column)), below.input
+        named, below = Life(start.name, end.name), below.input
     if not isinstance(below, logical.Filter):
         return plan, life, condition
     parts = conjuncts(below.predicate)
@@ -82,7 +82,7 @@ def _lifted(
     if outers(lower) or set(lower.schema.names) & set(left):
         return plan, life, condition
     both = [rewrite(part, _as_column) for part in risen]
-    return lower, Life(*named), every([*conjuncts(condition), *both])
+    return lower, named, every([*conjuncts(condition), *both])
 
 
 def _as_column(expr: Expr) -> Expr:

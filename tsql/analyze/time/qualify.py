@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from tsql.analyze.scope import AnalyzedRelation, Life, Names
 from tsql.analyze.time.cut import coalesced
-from tsql.analyze.time.lifetimes import columns_of, every, kept
+from tsql.analyze.time.lifetimes import columns_of, kept
 from tsql.analyze.time.spans import Spans
 from tsql.analyze.windows import Window
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, SortKey
 from tsql.kernels.expr.types import BIGINT, BOOLEAN
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.predicates import all_of
 
 BY_PLACE, OF_EQUALS = ("row_number", "ntile", "lag", "lead"), ("rank", "dense_rank", "percent_rank", "cume_dist")
 """Functions that tell rows apart which are equal in ORDER BY, and those that give them the same value."""
@@ -68,7 +69,8 @@ def first_rows(relation: AnalyzedRelation, limit: logical.Limit, taken: Iterable
     order = sorted_rows.keys if isinstance(sorted_rows, logical.Sort) else ()
     rows = sorted_rows.input if isinstance(sorted_rows, logical.Sort) else sorted_rows
     bounds = (limit.count, limit.offset)
-    if not all(value is None or (value.type == BIGINT and not value.columns()) for value in bounds):
+    is_constant = all(value is None or (value.type == BIGINT and not value.columns()) for value in bounds)
+    if not is_constant or relation.life is None:
         return None
     instants = Instants(rows, (), relation.life, taken)
     number = instants.names.unique("number")
@@ -79,6 +81,6 @@ def first_rows(relation: AnalyzedRelation, limit: logical.Limit, taken: Iterable
     if limit.count is not None:
         last = limit.count if limit.offset is None else Call("+", (limit.count, skipped), BIGINT)
         conditions.append(Call("<=", (column, last), BOOLEAN))
-    plan = instants.merged(logical.Filter(numbered, every(conditions)))
+    plan = instants.merged(logical.Filter(numbered, all_of(conditions)))
     plan = logical.Sort(plan, order) if order else plan
     return AnalyzedRelation(plan, relation.fields, relation.life)
