@@ -106,6 +106,11 @@ class LoadedPlan:
         def describe(level: str) -> str:
             if level.startswith("candidates"):
                 raise PlanError("a plan file is one plan, and runs as it is; candidates are of a query")
+            if level == "time":
+                from tsql.live_explain import time_text
+
+                run = Run(settings=settings, parameters=values)
+                return time_text(session._live_streams().in_plan(plan), run)
             with plan.deep():
                 return (
                     plan.text()

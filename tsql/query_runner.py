@@ -40,6 +40,8 @@ class QueryRunner:
         self._backend, self._spark, self._fail = backend, spark, fail
         self.start_job: Callable[..., Job] | None = None
         """Starts a query as a job of the session."""
+        self.live_streams: Callable[[], Streams]
+        """The streams of the catalog, for one job."""
         self.find_streams: Callable[[logical.Output], bool | None] = lambda plan: None
         """Whether a query reads streams (None: no), and whether one of them does not end."""
         self.start_ms = 0.0
@@ -117,6 +119,12 @@ class QueryRunner:
             is_endless=lambda: bool(self._streams(prepared)),
         )
 
+    def _live_plan(self, prepared: Prepared, settings: Settings, streams: Streams) -> PhysicalPlan:
+        """The plan of a query over its streams, and not over the files that they are now."""
+        query = prepared.query
+        # A cluster places the rows of a job by itself.
+        return make_plan(streams.in_query(query.plan), settings, query.text, "local", None, query.hints)
+
     def _streams(self, prepared: Prepared) -> bool | None:
         """None: the query reads no streams. Whether one of them does not end."""
         return self.find_streams(prepared.query.plan)
@@ -128,9 +136,7 @@ class QueryRunner:
         assert self.start_job is not None
 
         def plan(streams: Streams) -> PhysicalPlan:
-            query = prepared.query
-            # A cluster places the rows of a job by itself.
-            return make_plan(streams.in_query(query.plan), settings, query.text, "local", None, query.hints)
+            return self._live_plan(prepared, settings, streams)
 
         return self.start_job(Query(plan, True, values, prepared.piece.relocate), *given, **more)
 
@@ -201,6 +207,10 @@ class QueryRunner:
 
                 found = prepared.candidates(self.settings, self.target, self.shards, self.broadcast_bytes)
                 return listing(found, int(level.partition(" ")[2] or 0))
+            if level == "time":
+                from tsql.live_explain import time_text
+
+                return time_text(self._live_plan(prepared, self.settings, self.live_streams()), run)
             plan = self.plan(prepared)
             if level == "file":
                 return plan.text()

@@ -313,7 +313,8 @@ class Relation:
         return table_text(self, max_rows=20, read_rows=_REPR_ROWS)
 
     def explain(self, level: str = "physical") -> str:
-        """The plan as text: logical, physical, pipelines, kir, llvm, asm or analyze (which runs the query)."""
+        """The plan as text: logical, physical, pipelines, kir, llvm, asm, analyze (which runs the query), or time (what
+        each step of a live query holds, and until when)."""
         if self._describe_plan is None:
             raise CatalogError("this statement has no plan")
         try:

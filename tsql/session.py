@@ -24,6 +24,7 @@ from tsql.statements.script_runner import ScriptRunner
 from tsql.statements.transactions import CommitStore, Transactions
 
 if TYPE_CHECKING:
+    from tsql.catalog.streams import Streams
     from tsql.jobs import Job, Jobs
     from tsql.sharded import Sharded
     from tsql.studio import Studio
@@ -66,6 +67,7 @@ class Session:
         self._jobs: Jobs | None = None
         self._queries.start_job = self._start_job
         self._queries.find_streams = self._find_streams
+        self._queries.live_streams = self._live_streams
 
     @property
     def settings(self) -> Settings:
@@ -254,6 +256,11 @@ class Session:
     def jobs(self) -> list[Job]:
         """The jobs that were started in this session, and the last ones that are over."""
         return [] if self._jobs is None else self._jobs.all()
+
+    def _live_streams(self) -> Streams:
+        from tsql.catalog.streams import Streams
+
+        return Streams(self.catalog)
 
     def _find_streams(self, plan: Any) -> bool | None:
         from tsql.catalog.streams import endless

@@ -21,7 +21,8 @@ from tsql.backends.live.operator import (
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.predicates import conjuncts
-from tsql.planner.physical.operators.join import MIRROR, HashJoin
+from tsql.planner.physical.join_ranges import MIRROR
+from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.progress import DAY_US, Progress, moved
 
 KINDS = ("inner", "left", "semi", "anti")
@@ -43,7 +44,7 @@ def limits_of(step: HashJoin, held: int) -> list[TimeLimit]:
     found = []
     mine = step.inputs[held].schema.names
     others = step.inputs[1 - held].schema.names
-    for part in [k.expr for k in step.keys if not k.null_safe] + [*step.range, *conjuncts(step.condition)]:
+    for part in [k.expr for k in step.keys if not k.null_safe] + [*step.times, *conjuncts(step.condition)]:
         if not (isinstance(part, Call) and part.name in ("=", "<", "<=", ">", ">=") and len(part.args) == 2):
             continue
         a, b = part.args

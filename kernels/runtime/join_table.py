@@ -23,7 +23,7 @@ from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime.group_table import ADDRESS_MASK
 from tsql.kernels.runtime.text.strings import mix64
 
-RECORD_BYTES = 64
+RECORD_BYTES = 72
 BY_HASH, BY_KEY, DENSE, SORTED = 0, 1, 2, 3
 """The first word of an entry: a hash; a key to be hashed; a key that is its own place; or a number by which the host
 sorts the entries. For the last the record has the sorted numbers, their count, and the addresses of their entries."""

@@ -4,7 +4,7 @@ While rows are collected, an entry holds its number, the hash of its keys and po
 `number_module` reads these and finds the groups. Then the host (`backends/local/sort/sorted_tables.py`) has the entries
 of each group put together, sorts what is not in order, and leaves the numbers in order, the rows beside them, and a
 directory of groups. The row of an entry is what follows its header, or its address if entries are marked or have
-nothing else.
+nothing else. A table of intervals has a second number of each entry, in the same order (`runtime/overlaps.py`).
 
 A group is a hash, not a key: keys of equal hashes share one, and a search compares keys unless the hash is known to be
 unique. The directory has slots of 32 bytes: hash, first place, place after the last, and where the last search ended. A
@@ -24,10 +24,13 @@ CURSOR = 3
 """The word of a slot in which searches remember where the last one ended."""
 
 AT_ONCE = 4
-PLAN_WORDS = 14
-GROUPS_AT, MOST_AT, MODE_AT, LEAST_AT = 10, 11, 12, 13
+PLAN_WORDS = 16
+GROUPS_AT, MOST_AT, MODE_AT, LEAST_AT, SECOND_AT, SECONDS = 10, 11, 12, 13, 14, 15
 """Words of the plan of `number_module`: the number of groups, the number at which it gives up, BY_HASH .., the least
-number."""
+number; the offset of an entry's second number (-1: none) and the array of these."""
+
+GREATEST = 8
+"""The word in the record of a table with the levels of its second numbers."""
 
 AHEAD = 16
 """Words of groups are prefetched this many entries ahead while entries are counted and placed: groups come in any
@@ -113,8 +116,8 @@ def number_module() -> Module:
     """`main(plan, chunk, rows)` writes down what the entries of a chunk are sorted by. The chunk is two words: address
     and number of its first entry. The plan is i64 words: the words of the groups, mask, bytes per entry; the offsets in
     an entry of the hash and of the position in the input (-1: none); whether entries are marked; arrays of numbers,
-    slots (i32), addresses and places; the number of groups, and the number at which to give up; BY_HASH ..; and the
-    least number."""
+    slots (i32), addresses and places; the number of groups, and the number at which to give up; BY_HASH ..; the least
+    number; the offset of the second number in an entry (-1: none) and the array of second numbers."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     plan, chunk, rows = k.params
@@ -123,6 +126,7 @@ def number_module() -> Module:
     orders, slots, addresses, places = (k.load("ptr", plan, word) for word in range(6, 10))
     entries, first, most = k.load("ptr", chunk), k.load("i64", chunk, 1), k.load("i64", plan, MOST_AT)
     mode, least = k.load("i64", plan, MODE_AT), k.load("i64", plan, LEAST_AT)
+    second_at, seconds = k.load("i64", plan, SECOND_AT), k.load("ptr", plan, SECONDS)
     row = k.var(k.i64(0))
     with k.forever() as loop:
         loop.stop_if(row.value >= rows)
@@ -132,6 +136,8 @@ def number_module() -> Module:
         k.store(addresses, entry.bits_as("i64"), number)
         with k.when(place_at >= 0):
             k.store(places, k.load("i64", k.offset(entry, place_at)), number)
+        with k.when(second_at >= 0):
+            k.store(seconds, k.load("i64", k.offset(entry, second_at)), number)
         slot = k.var(k.i64(0))
         alone = k.var(k.false)
         with k.when(marked != 0):
@@ -169,13 +175,14 @@ def count_module() -> Module:
 def place_module() -> Module:
     """`main(plan, first, rows)` puts entries into the places of their groups, in the order in which they come. The plan
     is i64 words: numbers, addresses and slots (i32) of the entries; numbers and rows in their places; the next place of
-    each slot; the number of words of a row, and where they begin in an entry. No words: the row is the address of the
-    entry."""
+    each slot; the number of words of a row, and where they begin in an entry; second numbers of the entries and in
+    their places (0: none). No words: the row is the address of the entry."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "i64", "i64"), None)
     plan, first, rows = k.params
     orders, addresses, slots, placed_orders, placed_rows, places = (k.load("ptr", plan, word) for word in range(6))
     words, header = k.load("i64", plan, 6), k.load("i64", plan, 7)
+    seconds, placed_seconds = k.load("ptr", plan, 8), k.load("ptr", plan, 9)
     with k.range(rows) as row:
         number = first + row
         k.prefetch(k.element("i64", places, k.load("i32", slots, number + 2 * AHEAD).to("i64")))
@@ -189,6 +196,8 @@ def place_module() -> Module:
         place = k.load("i64", at)
         k.store(at, place + 1)
         k.store(placed_orders, k.load("i64", orders, number), place)
+        with k.when(seconds != k.null):
+            k.store(placed_seconds, k.load("i64", seconds, number), place)
         with k.when(words == 0):
             k.store(placed_rows, k.load("i64", addresses, number), place)
         with k.otherwise():

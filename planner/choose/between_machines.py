@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.planner.choose.choice import Choice
+from tsql.planner.choose.join_methods import ranged
 from tsql.planner.choose.join_placement import placed
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
@@ -19,7 +20,7 @@ from tsql.planner.logical.sources import is_portable
 from tsql.planner.physical.enforce import enforce
 from tsql.planner.physical.estimate import width
 from tsql.planner.physical.movement import Broadcast, Gather
-from tsql.planner.physical.operators.join import HashJoin, is_range
+from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.step import Step
 
 
@@ -44,13 +45,13 @@ def between_machines(choice: Choice, joined: HashJoin, left: logical.Node, right
 
 
 def _built(joined: HashJoin, build: str) -> HashJoin:
-    """The join with this side built. A range bounds one number of the built side: where the other side has none, its
-    comparisons are a condition."""
-    at = 0 if build == "left" else 1
-    if build == joined.build or not joined.range or is_range(joined.range, joined.inputs[at].schema):
-        return replace(joined, build=build)
-    parts = (*joined.range, *(() if joined.condition is None else (joined.condition,)))
-    return replace(joined, build=build, range=(), condition=conjunction(parts))
+    """The join with this side built. What bounds a number of one side may bound one of the other; comparisons that do
+    not are a condition."""
+    if build == joined.build:
+        return joined
+    parts = (*joined.times, *(() if joined.condition is None else (joined.condition,)))
+    turned = replace(joined, build=build, range=(), overlap=None, condition=conjunction(parts))
+    return ranged(turned) if joined.range else turned
 
 
 def broadcast_options(choice: Choice, joined: HashJoin, built: logical.Node) -> dict[str, Step]:

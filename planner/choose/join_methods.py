@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal
-from tsql.kernels.expr.types import BOOLEAN
+from tsql.kernels.expr.types import BOOLEAN, TIMESTAMP, TIMESTAMPTZ
 from tsql.planner.logical.predicates import conjunction, conjuncts
-from tsql.planner.physical.operators.join import HashJoin, is_number, is_range
+from tsql.planner.physical.join_ranges import bound, is_number, moved
+from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.merge_join import MergeJoin, refusal
 from tsql.planner.physical.step import Step
 
@@ -45,7 +46,7 @@ def by_merge(joined: HashJoin) -> HashJoin:
 
 def by_loop(joined: HashJoin) -> HashJoin:
     """Compares every pair of rows."""
-    return replace(joined, keys=(), condition=_everything(joined), range=(), early=False)
+    return replace(joined, keys=(), condition=_everything(joined), range=(), overlap=None, early=False)
 
 
 def by_range(joined: HashJoin) -> HashJoin:
@@ -60,21 +61,45 @@ def by_range(joined: HashJoin) -> HashJoin:
 
 def ranged(joined: HashJoin) -> HashJoin:
     """A join by binary search in a sorted table, within each key. Applies if the condition bounds a number of the built
-    side."""
+    side: from both ends if there is such a number; else from above, while a second number is bounded from below, as
+    for intervals that overlap; else from one end."""
     built = joined.inputs[0 if joined.build == "left" else 1].schema
-    groups: dict[Expr, list[Call]] = {}
-    for part in (bound for part in conjuncts(joined.condition) if (bound := closed(part)) is not None):
-        if is_range((part,), built):
-            inside = next(a for a in part.args if all(c in built for c in a.columns()))
-            groups.setdefault(inside, []).append(part)
+    groups: dict[Expr, dict[str, list[Call]]] = {}
+    for part in (comparison for part in conjuncts(joined.condition) if (comparison := closed(part)) is not None):
+        found = bound(part, built)
+        if found is not None and is_number(found[0].type):
+            ends = groups.setdefault(moved(found[0])[0], {})
+            ends.setdefault(found[1].op[0], []).append(part)
     if not groups:
         return joined
-    chosen = max(
-        groups.values(),
-        key=lambda parts: len({(p.name[0] == "<") == (all(c in built for c in p.args[0].columns())) for p in parts}),
-    )
-    rest = [p for p in conjuncts(joined.condition) if p not in chosen]
-    return replace(joined, range=tuple(chosen), condition=conjunction(rest))
+    chosen = max(groups.values(), key=len)
+    parts, overlap = [part for ends in chosen.values() for part in ends], None
+    pair = _intervals(groups) if len(chosen) < 2 else None
+    if pair is not None:
+        parts, overlap = pair
+    rest = [p for p in conjuncts(joined.condition) if p not in parts and p != overlap]
+    return replace(joined, range=tuple(parts), overlap=overlap, condition=conjunction(rest))
+
+
+def _intervals(groups: dict[Expr, dict[str, list[Call]]]) -> tuple[list[Call], Call] | None:
+    """Of numbers that are bounded from above and others that are bounded from below: the two most likely to be the
+    starts and ends of intervals. These are times, or at least of one type, and the overlap of lifetimes comes after the
+    conditions that a query states."""
+    pairs = [
+        (start, end)
+        for start, ends in groups.items()
+        for end, others in groups.items()
+        if "<" in ends and ">" in others
+    ]
+    if not pairs:
+        return None
+
+    def rank(place: int) -> tuple[bool, bool, int]:
+        start, end = pairs[place]
+        return start.type == end.type and start.type in (TIMESTAMP, TIMESTAMPTZ), start.type == end.type, place
+
+    start, end = pairs[max(range(len(pairs)), key=rank)]
+    return groups[start]["<"], groups[end][">"][0]
 
 
 def closed(part: Expr) -> Call | None:
@@ -93,7 +118,7 @@ def closed(part: Expr) -> Call | None:
 
 def _everything(joined: HashJoin) -> Expr | None:
     """The whole condition that a pair must satisfy."""
-    return conjunction([*(key.expr for key in joined.keys), *joined.range, *conjuncts(joined.condition)])
+    return conjunction([*(key.expr for key in joined.keys), *joined.times, *conjuncts(joined.condition)])
 
 
 METHODS: dict[str, Callable[[HashJoin], Step]] = {

@@ -68,6 +68,10 @@ BAND_ROWS, BAND_OTHER_ROWS = 4.0, 16.0
 """From this many rows per key on, a range is found by binary search instead of testing each row. The second value
 applies where the larger side has to be built for it."""
 
+BAND_OVER_OVERLAP = 4.0
+"""A side with a band on its start times is built instead of one whose intervals are searched by both ends, if it has at
+most this many times the rows."""
+
 MARKING_WORTH, OUTER_MARKING_WORTH = 1.5, 20.0
 """A semi or anti join builds its left side, and marks the rows with a partner, if the right side has this many times
 its rows. The second value is for a left join, which must keep its pairs until the last row is known."""

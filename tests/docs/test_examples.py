@@ -7,6 +7,7 @@ A query with a construct that has no plan yet is skipped.
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,3 +93,12 @@ def test_programs_run(program: ModuleType, monkeypatch: pytest.MonkeyPatch, caps
     program.main()
     shown = capsys.readouterr().out
     assert all(f"=== {title}\n" in shown for title in program.QUERIES)
+
+
+def test_live_clicks(tmp_path: Path) -> None:
+    """Killed twice, and each window once: the program compares with the query over the finished files."""
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "live_clicks.py")], capture_output=True, text=True, timeout=300, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("Killed.") == 2 and "244 windows, each once" in done.stdout

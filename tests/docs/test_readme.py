@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -59,10 +60,22 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def test_python(folder: Path) -> None:
-    code, _ = blocks("python")  # the other one: tests/spark/test_readme.py
+    code, *_ = blocks("python")  # the last one: tests/spark/test_readme.py
     shown = run([sys.executable, "-c", code + "\nprint(clicks.fetchall())"], folder)
     assert shown.splitlines()[-1] == "[(1, 2, 9), (2, 1, 7), (3, 1, 2)]"
     assert "plan version 1" in shown
+
+
+def test_live(folder: Path) -> None:
+    """Two clicks of one minute, in a file that is there when the job begins."""
+    _, live, _ = blocks("python")
+    (folder / "clicks").mkdir()
+    rows = [{"ad_id": 1, "ts": f"2026-03-01 12:00:{second}"} for second in (10, 20)]
+    (folder / "clicks" / "1.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    wait = "while job.progress().rows_in < 2:\n    time.sleep(0.01)\njob.stop(drain=True)\n"
+    code = f"import time, tsql\ndb = tsql.connect()\n{live}\n{wait}print(db.sql(\"FROM 'windows/*.parquet'\").fetchall())"
+    shown = run([sys.executable, "-c", code], folder)
+    assert shown.splitlines()[-1] == "[(datetime.datetime(2026, 3, 1, 12, 0), 1, 2)]"
 
 
 def test_time(folder: Path) -> None:

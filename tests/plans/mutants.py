@@ -35,6 +35,10 @@ MORE = {
         "SELECT a.ad_id, b.user_id FROM clicks a JOIN clicks b ON a.price BETWEEN b.price AND b.price + 1 "
         "AND b.cost < 3"
     ),
+    "intervals": (
+        "SELECT a.ad_id, b.user_id FROM clicks a JOIN clicks b ON a.price = b.price AND a.ad_id < b.cost AND b.ad_id "
+        "< a.user_id"
+    ),
     "nearest": "SELECT a.ad_id, b.cost FROM clicks a ASOF JOIN clicks b ON a.user_id = b.user_id AND a.ts >= b.ts",
     "hops": (
         "SELECT ad_id, window_start, count(*) AS n FROM HOP(clicks, ts, INTERVAL '1 hour', INTERVAL '3 "

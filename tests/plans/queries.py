@@ -193,4 +193,22 @@ QUERIES: dict[str, tuple[str, int]] = {
         ),
         3,
     ),
+    "band_of_constant_lengths": (
+        (
+            "SELECT a.ad_id, b.ts AS other FROM clicks a JOIN clicks b ON a.user_id = b.user_id AND a.ts < b.ts + "
+            "INTERVAL '2 hours' AND b.ts < a.ts + INTERVAL '1 hour'"
+        ),
+        3,
+    ),
+    "overlap": (
+        (
+            "SELECT a.ad_id, b.ts AS other FROM clicks a LEFT JOIN clicks b ON a.user_id = b.user_id AND a.ts < b.ts + "
+            "b.price * INTERVAL '1 hour' AND b.ts < a.ts + a.price * INTERVAL '1 hour' AND a.cost < b.cost"
+        ),
+        3,
+    ),
+    "overlap_without_keys": (
+        "SELECT ad_id, ts FROM clicks a SEMI JOIN clicks b ON a.price < b.user_id AND b.ad_id <= a.ad_id",
+        3,
+    ),
 }

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does
 def test_spark(spark: Any, tmp_path: Path) -> None:
     """`connect` takes the session that is there. Its executors have folders of their own, so the path is whole here."""
     write_events(tmp_path)
-    _, code = blocks("python")
+    *_, code = blocks("python")
     names: dict[str, Any] = {}
     exec(code.replace("'events/", f"'{tmp_path}/events/"), names)
     assert sorted(names["counts"].fetchall()) == [(1, 3), (2, 2), (3, 1)]

@@ -164,12 +164,12 @@ BAND = "u >= t AND u <= t + INTERVAL '5 seconds'"
 @pytest.mark.parametrize(
     ("sql", "has"),
     [
-        (f"SELECT * FROM l JOIN r ON k = rk AND {BAND}", ("on=(k = rk)", "range=(u >= t, ", "build=right")),
+        (f"SELECT * FROM l JOIN r ON k = rk AND {BAND}", ("on=(k = rk)", "range=(u >= t, u <= ", "build=left")),
         (
             "SELECT * FROM l JOIN r ON k = rk AND t <= u AND t > u - INTERVAL '5 seconds'",
             ("on=(k = rk)", "range=(t <= u, ", "build=left"),
         ),
-        (f"SELECT * FROM l JOIN r ON {BAND}", ("range=(u >= t, ", "build=right")),
+        (f"SELECT * FROM l JOIN r ON {BAND}", ("range=(u >= t, u <= ", "build=left")),
         (f"SELECT * FROM l SEMI JOIN r ON k = rk AND {BAND}", ("kind=semi", "on=(k = rk)", "range=(u >= t, ")),
         ("SELECT * FROM l JOIN r ON x = y AND u >= t", ("on=(x = y)", "where=(u >= t)")),
         (f"SELECT /*+ JOIN(l, r, 'hash') */ * FROM l JOIN r ON k = rk AND {BAND}", ("on=(k = rk)", "where=(")),

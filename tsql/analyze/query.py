@@ -37,6 +37,7 @@ from tsql.analyze.time.lifetime_functions import LifetimeFunctions, by_entry
 from tsql.analyze.time.lifetimes import kept, without_lifetime
 from tsql.analyze.time.match import matched
 from tsql.analyze.time.misplaced import cut_short
+from tsql.analyze.time.qualify import first_rows
 from tsql.analyze.time.sequenced import sequenced
 from tsql.analyze.time.sets import combined
 from tsql.analyze.time.windows import window_function
@@ -122,9 +123,12 @@ class QueryAnalyzer:
                 raise self.error(f"{type(node).key.upper()} is not supported here", node)
         level = Level(self, environment, ())
         cut = limited(node, relation, level, lambda clause: self._constant_binder(clause, level, outside=False))
-        if not top and relation.life is not None and cut is not relation:
+        if top or relation.life is None or cut is relation:
+            return cut
+        found = first_rows(relation, cut.plan, self.taken) if isinstance(cut.plan, logical.Limit) else None
+        if found is None:
             raise cut_short(self, node)
-        return cut
+        return found
 
     def _with(self, node: exp.Expr, environment: Environment) -> Environment:
         clause = node.args.get("with_")

@@ -22,7 +22,7 @@ from tsql.analyze.scope import (
 )
 from tsql.analyze.select_items import SelectItem, SelectItems
 from tsql.analyze.subquery import Level, Pending
-from tsql.analyze.time.select import Lived, filter_pieces, group_lived, refuse_windows
+from tsql.analyze.time.select import Lived, filter_pieces, group_lived, qualified, refuse_windows
 from tsql.analyze.unnest import Unnests, is_unnest, refuse_unnest
 from tsql.analyze.windows import WindowCalls, mentions_window
 from tsql.kernels.expr.errors import BindError
@@ -79,8 +79,10 @@ class SelectAnalyzer:
         qualify = self._qualify()
         if self.grouping.used:
             qualify = self._aggregate(having, on, order, qualify)
-        if self.windows.calls:
-            refuse_windows(self)
+        if self.windows.calls and self.life is not None:
+            refuse_windows(self, on, order)
+            qualified(self, qualify)
+        elif self.windows.calls:
             self._compute_windows(on, order, qualify)
         relation = self._project(on, order) if self.life is None else Lived(self).project(on, order)
         if not self.unread:

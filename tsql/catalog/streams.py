@@ -66,7 +66,7 @@ class Streams:
     """The streams that queries of a session read, as sources of one job: each stream once, whoever reads it."""
 
     def __init__(self, catalog: Any, replay: Replay | None = None):
-        self._replay = replay
+        self._catalog, self._replay = catalog, replay
         self._made: dict[int, StreamSource] = {}
         self._entries: dict[str, tuple[str, External]] = {
             name.lower(): (name, entry)
@@ -83,7 +83,8 @@ class Streams:
         if isinstance(source, StreamSource) and entry.connection is None:
             self._made[id(entry)] = source
         if id(entry) not in self._made:
-            kept = None if isinstance(source, StreamSource) else source
+            # The files as they are now: the query may be of an earlier time.
+            kept = self._catalog.lookup(name) if entry.files is not None else entry.data
             self._made[id(entry)] = stream_source(name, entry, kept, self._replay)
         return self._made[id(entry)]
 

@@ -27,7 +27,7 @@ from tsql.session import Session
 if TYPE_CHECKING:
     from tsql.loaded import LoadedPlan
 
-LEVELS = ("logical", "physical", "pipelines", "kir", "llvm", "asm", "analyze")
+LEVELS = ("logical", "physical", "pipelines", "kir", "llvm", "asm", "analyze", "time")
 
 
 class UsageError(Exception):
@@ -124,6 +124,10 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("query", metavar="QUERY|FILE.sql|FILE.plan|-")
     explain.add_argument(
         "--level", choices=LEVELS, default="physical", help="default: physical; analyze runs the query"
+    )
+
+    explain.add_argument(
+        "--time", action="store_true", help="what each step of a live query holds, and until when (--level time)"
     )
 
     check = command("check", _check, "check that a plan file can run, and that its answer is that of its query")
@@ -389,7 +393,8 @@ def _plan(arguments: Any) -> int:
 
 def _explain(arguments: Any) -> int:
     with _session(arguments) as session:
-        print(_one(session, arguments).explain(arguments.level).rstrip("\n"))
+        level = "time" if arguments.time else arguments.level
+        print(_one(session, arguments).explain(level).rstrip("\n"))
     return 0
 
 

@@ -80,6 +80,11 @@ class Emitter:
         while self._leaving and (at_end or self._clock() - begun < seconds):
             self._write(write)
 
+    def emit_now(self, write: Write) -> None:
+        """Write what is known, whether or not it is due: the job stops."""
+        self._next_look = self._clock()
+        self.emit(write, float("inf"))
+
     def flush(self, write: Write) -> None:
         """Write everything that is on its way, for the end of an epoch. Final rows that are not due stay."""
         while self._leaving:

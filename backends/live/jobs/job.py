@@ -302,6 +302,8 @@ class JobRun:
                 stream.has_ended = True
         if self._has_ended():
             self.emitter.emit(self._write, 0.0, at_end=True)
+        else:
+            self.emitter.emit_now(self._write)
         self._settle()
         self._end_epoch()
         self._settle()

@@ -34,7 +34,16 @@ class Joins:
         """The rows of the join. For most kinds they are produced when the next pipeline runs."""
         step, sink, probed = join.step, table.sink, join.probed
         probe = join.probe(
-            TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks, table.large),
+            TableKind(
+                sink,
+                table.dense,
+                not join.is_shared,
+                table.has_bitmap,
+                join.bounds[1],
+                None if join.reach is None else join.reach[1],
+                step.walks,
+                table.large,
+            ),
             step.marks,
         )
         if not step.marks:

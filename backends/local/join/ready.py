@@ -9,6 +9,7 @@ from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.operators.join.hash_join import Build, Probe, TableKind
 from tsql.kernels.operators.join.sorted_join import AsofProbe, SortedBuild
+from tsql.kernels.operators.join.sorted_search import NumberBound
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.asof_join import AsofJoin
 from tsql.planner.physical.operators.join import HashJoin
@@ -39,14 +40,15 @@ class ReadyJoin:
         """The build-side columns that its order needs besides those that the table holds."""
         order = self.bounds[0]
         places = self.place.columns() if isinstance(self.place, Expr) else ()
-        return set() if order is None else {*order.columns(), *places}
+        second = () if self.reach is None else self.reach[0].columns()
+        return set() if order is None else {*order.columns(), *second, *places}
 
     def sink(self, equal_hashes: bool) -> Callable[[], Build]:
         safe = tuple(key.null_safe for key in self.step.keys)
-        order = self.bounds[0]
+        order, second = self.bounds[0], None if self.reach is None else self.reach[0]
         if order is not None:
             return lambda: SortedBuild(
-                self.columns, self.build_keys, safe, order, self.step.marks, equal_hashes, self.place
+                self.columns, self.build_keys, safe, order, self.step.marks, equal_hashes, self.place, second
             )
         return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, apart=self.apart)
 
@@ -68,6 +70,19 @@ class ReadyJoin:
         )
 
     @property
-    def bounds(self) -> tuple[Expr | None, tuple[tuple[str, Expr], ...]]:
+    def bounds(self) -> tuple[Expr | None, tuple[NumberBound, ...]]:
         """For a join on a range: the number that the table is sorted by, and the bounds it is compared with."""
-        return self.step.bounds(0 if self.step.build == "left" else 1) if self.step.range else (None, ())
+        if not self.step.range:
+            return None, ()
+        number, found = self.step.bounds(self._built_at)
+        return number, tuple((one.op, one.other, one.shift) for one in found)
+
+    @property
+    def reach(self) -> tuple[Expr, NumberBound] | None:
+        """For intervals that overlap: the second number of the table, and its lower bound."""
+        found = self.step.reach(self._built_at)
+        return None if found is None else (found[0], (found[1].op, found[1].other, found[1].shift))
+
+    @property
+    def _built_at(self) -> int:
+        return 0 if self.step.build == "left" else 1

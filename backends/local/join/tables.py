@@ -18,7 +18,7 @@ from tsql.backends.local.lower.graph import Way
 from tsql.backends.local.run.dataset import Dataset, Part, table_chunks
 from tsql.backends.local.run.host import Context, Full, Reserved, Shared, allocate_zeroed, free, read_i64
 from tsql.backends.local.run.workers import parallel
-from tsql.backends.local.sort.sorted_tables import WORKING_BYTES, EntrySorter, SortedEntries
+from tsql.backends.local.sort.sorted_tables import EntrySorter, SortedEntries, working_bytes
 from tsql.backends.local.sort.sorting import Workers
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.emit.batch import Morsels
@@ -75,6 +75,9 @@ WITH_BITMAP = Way(
 )
 HASHED = Way("a hash table")
 IN_ORDER = Way("a table sorted within equal keys")
+OF_INTERVALS = Way(
+    "a table of intervals, sorted by their starts within equal keys, with the greatest ends of its blocks"
+)
 
 
 @dataclass
@@ -126,7 +129,7 @@ class JoinTable:
     def way(self) -> Way:
         """How entries are found."""
         if self.sink.mode == SORTED:
-            return IN_ORDER
+            return IN_ORDER if self.sink.second is None else OF_INTERVALS
         return BY_ARRAY if self.dense else WITH_BITMAP if self.has_bitmap else HASHED
 
 
@@ -239,11 +242,12 @@ class JoinTables:
         out."""
         workers = Workers(self.x.threads, lambda work, tasks: parallel(work, tasks, self.x.threads, self.x.run))
         contexts = [list(chunks_of(c)) for c in group]
-        working = Reserved(WORKING_BYTES * sum(rows for one in contexts for _, rows in one), self.x.shared)
+        working = Reserved(working_bytes(sink) * sum(rows for one in contexts for _, rows in one), self.x.shared)
         found = EntrySorter(workers, self.x.interpret).sort(sink, contexts, join.last_first, dense)
         del working
         self.x.shared.reserve(found.bytes)
-        table.kept += [found.orders, found.rows, found.directory]
+        table.kept += found.kept
+        table.lent.append(found.greatest)
         table.records.append(found.record(sum(read_i64(c.state_address + NULLS_AT) for c in group)))
         if join.walks and sink.keys:
             table.cursors.append(self._cursors(table, found))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tsql.backends.local.sort.greatest import LEAST, Greatest
 from tsql.backends.local.sort.sorting import Workers, integer_order
 from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.kir import Module
@@ -30,6 +31,8 @@ from tsql.kernels.runtime.sorted_table import (
     MODE_AT,
     MOST_AT,
     PLAN_WORDS,
+    SECOND_AT,
+    SECONDS,
     SLOT_WORDS,
     count_module,
     number_module,
@@ -44,8 +47,8 @@ is filled much faster."""
 MOST_SEGMENTS = 4096
 """Entries in more runs than this are sorted by position."""
 
-WORKING_BYTES = 28
-"""Working memory per entry, besides the result: its number, slot, address and position."""
+WORKING_BYTES, SECOND_BYTES = 28, 8
+"""Working memory per entry, besides the result: its number, slot, address and position; and its second number."""
 
 Bounds = tuple[int, int]
 """The minimum and maximum key."""
@@ -65,9 +68,20 @@ class SortedEntries:
     least: int | None = None
     """For a dense directory: the key of its first place."""
 
+    seconds: np.ndarray | None = None
+    """Of a table of intervals: their ends, in the order of their starts."""
+
+    greatest: Greatest | None = None
+
     @property
     def bytes(self) -> int:
-        return self.orders.nbytes + self.rows.nbytes + self.directory.nbytes
+        levels = 0 if self.greatest is None else self.greatest.bytes
+        return self.orders.nbytes + self.rows.nbytes + self.directory.nbytes + levels
+
+    @property
+    def kept(self) -> list[np.ndarray]:
+        """The arrays that the record points to."""
+        return [self.orders, self.rows, self.directory, *([] if self.greatest is None else self.greatest.levels)]
 
     def record(self, nulls: int) -> Any:
         """The record through which kernels find the table."""
@@ -82,8 +96,14 @@ class SortedEntries:
             self.directory.ctypes.data,
             size,
             self.least or 0,
+            0 if self.greatest is None else self.greatest.address,
         )
         return (ctypes.c_int64 * (RECORD_BYTES // 8))(*words)
+
+
+def working_bytes(sink: SortedBuild) -> int:
+    """The working memory per entry of a table."""
+    return WORKING_BYTES + (SECOND_BYTES if sink.second_at >= 0 else 0)
 
 
 class EntrySorter:
@@ -103,8 +123,8 @@ class EntrySorter:
         rows = ends[-1] if ends else 0
         orders, addresses, slots = _words(rows), _words(rows), memory.empty(rows + 2 * AHEAD, np.int32)
         slots[rows:] = 0
-        places = _words(rows if sink.place_at >= 0 else 0)
-        words = self._number(sink, chunks, (orders, slots, addresses, places), dense)
+        places, seconds = _words(rows if sink.place_at >= 0 else 0), _words(rows if sink.second_at >= 0 else 0)
+        words = self._number(sink, chunks, (orders, slots, addresses, places), seconds, dense)
         size = len(words) if dense is None else dense[1] - dense[0] + 1
         segments = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start < end]
         if sink.place_at >= 0:
@@ -112,6 +132,7 @@ class EntrySorter:
             if merged is None:
                 order = np.argsort(places, kind="stable")
                 (orders, addresses), slots[:rows] = _taken((orders, addresses), order, self.workers), slots[order]
+                seconds = seconds[order] if len(seconds) else seconds
                 merged = [(0, rows)]
             segments = merged
         elif len(segments) > 1:
@@ -121,17 +142,26 @@ class EntrySorter:
         if sink.marks:
             # Entries that never find a match are placed after all groups.
             slots[:rows][slots[:rows] < 0] = size
-        counts, placed = self._placed(sink, (orders, addresses, slots), segments, size + 1)
+        counts, placed = self._placed(sink, (orders, addresses, slots), seconds, segments, size + 1)
         kept, counts = rows - int(counts[size]), counts[:size]
         directory = _directory(words, counts) if dense is None else _starts(counts)
         found = SortedEntries(
             placed[0][: kept + 1], placed[1][: kept + 1], directory, None if dense is None else dense[0]
         )
+        if sink.second_at >= 0:
+            found.seconds = placed[2][: kept + 1]
         self._sort_groups(found, counts, last_first)
+        if found.seconds is not None:
+            found.greatest = Greatest.of(found.seconds[:-1] if kept else found.seconds)
         return found
 
     def _number(
-        self, sink: SortedBuild, chunks: list[tuple[int, int]], arrays: tuple[np.ndarray, ...], dense: Bounds | None
+        self,
+        sink: SortedBuild,
+        chunks: list[tuple[int, int]],
+        arrays: tuple[np.ndarray, ...],
+        seconds: np.ndarray,
+        dense: Bounds | None,
     ) -> np.ndarray:
         """Fill the arrays. Returns the hash of each slot."""
         mode = DENSE if dense is not None else BY_NUMBER if sink.is_by_number else BY_HASH
@@ -149,6 +179,7 @@ class EntrySorter:
                 *(a.ctypes.data for a in arrays),
             )
             plan[MOST_AT], plan[MODE_AT], plan[LEAST_AT] = size // 2, mode, 0 if dense is None else dense[0]
+            plan[SECOND_AT], plan[SECONDS] = sink.second_at, seconds.ctypes.data
             records = [
                 (ctypes.c_int64 * 2)(address, start) for (address, _), start in zip(chunks, starts, strict=False)
             ]
@@ -163,10 +194,15 @@ class EntrySorter:
             size *= GROWTH
 
     def _placed(
-        self, sink: SortedBuild, arrays: tuple[np.ndarray, ...], segments: list[Segment], size: int
-    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """How many entries each slot has; and the numbers and rows, grouped by slot, in the order of the segments. Each
-        worker takes some of the segments and fills its own places in each slot."""
+        self,
+        sink: SortedBuild,
+        arrays: tuple[np.ndarray, ...],
+        seconds: np.ndarray,
+        segments: list[Segment],
+        size: int,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """How many entries each slot has; and the numbers, rows and second numbers, grouped by slot, in the order of
+        the segments. Each worker takes some of the segments and fills its own places in each slot."""
         orders, _, slots = arrays
         parts = _parts(segments, self.workers.number if len(orders) > size else 1)
         counts, firsts = (_words(len(parts) * size).reshape(len(parts), size) for _ in range(2))
@@ -185,16 +221,19 @@ class EntrySorter:
         width = max(1, sink.row_words)
         made = _words(len(orders) + 1), _words((len(orders) + 1) * width).reshape(len(orders) + 1, width)
         made[0][-1] = made[1][-1] = 0
+        ends = _words(len(orders) + 1 if sink.second_at >= 0 else 0)
+        ends[-1:] = LEAST
+        addresses = (seconds.ctypes.data, ends.ctypes.data) if len(ends) else (0, 0)
 
         def placing(part: int) -> None:
-            plan = (ctypes.c_int64 * 8)(
-                *(a.ctypes.data for a in (*arrays, *made, firsts[part])), sink.row_words, sink.header_bytes
+            plan = (ctypes.c_int64 * 10)(
+                *(a.ctypes.data for a in (*arrays, *made, firsts[part])), sink.row_words, sink.header_bytes, *addresses
             )
             for start, end in parts[part]:
                 place(ctypes.addressof(plan), start, end - start)
 
         self.workers.run(placing, len(parts))
-        return total, made
+        return total, (*made, ends)
 
     def _sort_groups(self, found: SortedEntries, counts: np.ndarray, last_first: bool) -> None:
         """Sort the groups that are not in order, and reverse entries of equal numbers if the last is to come first."""
@@ -204,6 +243,8 @@ class EntrySorter:
         if ((orders[1:] < orders[:-1]) & ~is_first[1:-1]).any():
             groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
             order = integer_order([groups, orders], self.workers)
+            if found.seconds is not None:
+                (found.seconds[:-1],) = _taken((found.seconds[:-1],), order, self.workers)
             orders[:], rows[:] = _taken((orders, rows), order, self.workers)
         if last_first and len(orders):
             is_first[1:-1] |= orders[1:] != orders[:-1]

@@ -192,6 +192,8 @@ class BlockJoins:
                 keys=keys,
                 condition=step.condition,
                 build="left" if marks else "right",
+                range=step.range,
+                overlap=step.overlap,
                 mark=FOUND if kind == "mark" else None,
                 position=step.position,
                 name=f"{step.name} {kind}",

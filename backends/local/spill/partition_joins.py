@@ -43,7 +43,7 @@ from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Context, allocate_zeroed, free, read_i64
 from tsql.backends.local.run.pipelines import Task
 from tsql.backends.local.run.spill import TABLE, AnyChunk, bytes_of
-from tsql.backends.local.sort.sorted_tables import WORKING_BYTES, EntrySorter
+from tsql.backends.local.sort.sorted_tables import SECOND_BYTES, EntrySorter, working_bytes
 from tsql.backends.local.sort.sorting import SERIAL
 from tsql.backends.local.spill.block_joins import BlockJoins, OpenEnds
 from tsql.backends.local.spill.partitions import Partitions
@@ -150,7 +150,7 @@ class PartitionJoins:
             )
         if join.apart:
             return self._by_parts(self._pair_by_pair(join))
-        return self._by_parts(join if not join.step.range else replace(join, step=join.step.without_range))
+        return self._by_parts(join)
 
     def _pair_by_pair(self, join: ReadyJoin) -> ReadyJoin:
         """The same mark join without keys. If NULLs leave answers open, a row depends on rows of all partitions."""
@@ -275,7 +275,8 @@ class PartitionJoins:
         records = [(ctypes.c_int64 * (RECORD_BYTES // 8))(0, 0, 0, rows - nulls, nulls) for _ in pairs]
         sink: Build = pipeline.sink
         self.x.states.tables[step.name] = JoinTable(self.x.shared, sink, [], records)
-        probe = join.probe(TableKind(sink, False, True, False, join.bounds[1]), False)
+        reach = None if join.reach is None else join.reach[1]
+        probe = join.probe(TableKind(sink, False, True, False, join.bounds[1], reach), False)
         return Flow(PartitionData(self, inside, probed, pairs, records), step.schema, [probe])
 
     @contextmanager
@@ -314,7 +315,8 @@ class PartitionJoins:
         try:
             chunks = list(table_chunks(context.state_address))
             rows = sum(rows for _, rows in chunks)
-            needed = rows * (WORKING_BYTES + 8 + sink.row_words * 8)
+            ends = 2 * SECOND_BYTES if sink.second_at >= 0 else 0
+            needed = rows * (working_bytes(sink) + 8 + sink.row_words * 8 + ends)
             self.x.shared.reserve(needed)
             bytes = needed
             found = EntrySorter(SERIAL, self.x.interpret).sort(sink, [chunks], join.step.last_first)

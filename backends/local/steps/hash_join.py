@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tsql.backends.local.join.probing import Joins
 from tsql.backends.local.join.ready import ReadyJoin
-from tsql.backends.local.join.tables import BY_ARRAY, HASHED, IN_ORDER, WITH_BITMAP, JoinTable, JoinTables
+from tsql.backends.local.join.tables import BY_ARRAY, HASHED, IN_ORDER, OF_INTERVALS, WITH_BITMAP, JoinTable, JoinTables
 from tsql.backends.local.lower.graph import Lies, Lowering, Node, Pipe, Shape
 from tsql.backends.local.lower.local_step import LocalStep, described, host_pipes, runs
 from tsql.backends.local.run.flow import Flow, one_copy
@@ -34,7 +34,13 @@ class HashJoinStep(LocalStep[HashJoin]):
     def lower(cls, step: HashJoin, inputs: tuple[Node, ...], about: Lowering) -> Shape:
         at = 0 if step.build == "left" else 1
         build_keys, probe_keys = step.sides(at)
-        ways = (IN_ORDER,) if step.range else (BY_ARRAY, WITH_BITMAP, HASHED) if step.keys else ()
+        ways = (
+            (IN_ORDER if step.overlap is None else OF_INTERVALS,)
+            if step.range
+            else (BY_ARRAY, WITH_BITMAP, HASHED)
+            if step.keys
+            else ()
+        )
         hosts = (
             *(replace(pipe, input=at) for pipe in host_pipes(*build_keys)),
             *(replace(pipe, input=1 - at) for pipe in host_pipes(*probe_keys)),
@@ -62,7 +68,7 @@ class HashJoinStep(LocalStep[HashJoin]):
         """The rows of a join. `step` may be an equivalent form of the node's step."""
         x, at = self.x, 0 if step.build == "left" else 1
         build_keys, probe_keys = step.sides(at)
-        if innermost((*step.range, *(() if step.condition is None else (step.condition,)))):
+        if innermost((*step.times, *(() if step.condition is None else (step.condition,)))):
             raise ExecutionError(
                 "a join condition over both sides cannot use this function",
                 position=getattr(step.condition, "position", None),

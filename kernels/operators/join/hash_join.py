@@ -21,7 +21,7 @@ from tsql.kernels.emit.rows import POSITION, CachedRow
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.types import BIGINT, BOOLEAN
 from tsql.kernels.operators.join.key_hash import HASH_SEED, add_to_hash
-from tsql.kernels.operators.join.sorted_search import SortedSearch, entry_at, fetch_group
+from tsql.kernels.operators.join.sorted_search import NumberBound, SortedSearch, entry_at, fetch_group, shifted
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
 from tsql.kernels.runtime.join_table import (
@@ -41,6 +41,8 @@ from tsql.kernels.runtime.join_table import (
     next_place,
     run_end,
 )
+from tsql.kernels.runtime.overlaps import next_reaching
+from tsql.kernels.runtime.sorted_table import GREATEST
 
 NULLS_AT, LEAST_AT, GREATEST_AT = TABLE_BYTES, TABLE_BYTES + 8, TABLE_BYTES + 16
 """Words behind the group table of a Build's state: how many rows were dropped because a key is NULL, and the key
@@ -91,6 +93,8 @@ class Build(Sink):
     number by which the host sorts the entries, for range conditions on it (`sorted_join.py`); NULL is in no range."""
 
     needs_probe = True
+    second: Expr | None = None
+    """A second number of each entry that a search compares: NULL is in no range either."""
 
     def has_exact_groups(self, data: list[Datum]) -> bool:
         """Whether rows with such keys are led only to a group of equal keys, or to none."""
@@ -147,6 +151,8 @@ class Build(Sink):
         place = None if self.order is None else emit(k, self.order, row)
         if place is not None:
             present = both(present, place.valid)
+        if self.second is not None:
+            present = both(present, emit(k, self.second, row).valid)
         if present is None or self.marking != UNMARKED:
             self._add(k, data, keys, present, place)
             return
@@ -196,8 +202,10 @@ class TableKind:
     dense: bool
     by_shard: bool = False
     has_bitmap: bool = False
-    bounds: tuple[tuple[str, Expr], ...] = ()
-    """Of a sorted table: the bounds of its order key, as (operator, expression of the other side)."""
+    bounds: tuple[NumberBound, ...] = ()
+    """Of a sorted table: the bounds of its order key."""
+    reach: NumberBound | None = None
+    """Of a table of intervals: the lower bound of their ends."""
     walks: bool = False
     """Of a sorted table: rows come in its order, and look up one value each."""
     large: bool = False
@@ -270,6 +278,21 @@ class EntryRange:
         self.cursor.set(self.cursor.value + 1)
 
 
+class OverlapRange(EntryRange):
+    """The entries of such a part of a table whose second number is not less than a value, or greater."""
+
+    def __init__(self, k: PipelineKernel, probe: Probe, start: Val, end: Val, value: Val, after: Val):
+        super().__init__(k, probe, start, end)
+        self.record, self.value, self.after = probe._record(k, GREATEST, "ptr"), value, after
+        self._seek(start)
+
+    def advance(self) -> None:
+        self._seek(self.cursor.value + 1)
+
+    def _seek(self, place: Val) -> None:
+        self.cursor.set(next_reaching(self.k, self.record, place, self.end, self.value, self.after))
+
+
 class Probe(Operator):
     """Looks up the partners of each row. kind: inner, left, single, semi, anti or mark, as in a logical join whose
     right side is the table; or "touch", which pushes nothing.
@@ -304,7 +327,8 @@ class Probe(Operator):
 
     @property
     def signature(self) -> object:
-        return (self.table.dense, self.table.has_bitmap, self.table.bounds, self.table.large, id(self.build))
+        table = self.table
+        return (table.dense, table.has_bitmap, table.bounds, table.reach, table.large, id(self.build))
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
         data = [emit(k, e, row) for e in self.keys]
@@ -372,10 +396,10 @@ class Probe(Operator):
         start, end, present = found.start, found.end, None
         # Ranges are narrow: the end is searched from the start of the range. An end before the start means an empty
         # range.
-        for op, expr in sorted(self.table.bounds, key=lambda bound: bound[0][0] != ">"):
+        for op, expr, shift in sorted(self.table.bounds, key=lambda bound: bound[0][0] != ">"):
             d = emit(k, expr, row)
             present = both(present, d.valid)
-            value, after = key_words(k, expr, d)[0], op in (">", "<=")
+            value, after = shifted(k, key_words(k, expr, d)[0], shift), op in (">", "<=")
             if op[0] == ">":
                 start = k.max(start, found.place(value, after))
             else:
@@ -385,7 +409,13 @@ class Probe(Operator):
                     if start is found.start
                     else found.place_behind(start, value, after, is_least=True),
                 )
-        return EntryRange(k, self, start, end if present is None else k.select(present, end, k.i64(0)))
+        if self.table.reach is None:
+            return EntryRange(k, self, start, end if present is None else k.select(present, end, k.i64(0)))
+        op, expr, _ = self.table.reach
+        d = emit(k, expr, row)
+        present = both(present, d.valid)
+        end = end if present is None else k.select(present, end, k.i64(0))
+        return OverlapRange(k, self, start, end, key_words(k, expr, d)[0], k.i64(int(op == ">")))
 
     def _walk(self, k: PipelineKernel, row: CachedRow) -> EntryRange:
         """The entries with the value of a row, searched from where the previous row found its own."""
@@ -567,7 +597,9 @@ class Probe(Operator):
         return same
 
     def describe(self) -> str:
-        keys = ", ".join((*map(str, self.keys), *(f"{op} {e}" for op, e in self.table.bounds)))
+        bounds = (*self.table.bounds, *(() if self.table.reach is None else (self.table.reach,)))
+        times = (f"{op} {e}{f' less {shift} us' if shift else ''}" for op, e, shift in bounds)
+        keys = ", ".join((*map(str, self.keys), *times))
         rest = f" where {self.residual}" if self.residual is not None else ""
         return (
             f"probe {self.kind}{' dense' if self.table.dense else ''}{' early' if self.selects else ''} by "

@@ -61,7 +61,8 @@ class SortedBuild(Build):
     number are in no group.
 
     Header of an entry: the number; whether it found a partner (if marked); the hash of its keys (if there are any; a
-    single number is kept unhashed); its position in the input (`placed`: if it breaks ties between equal numbers)."""
+    single number is kept unhashed); its position in the input (`placed`: if it breaks ties between equal numbers); a
+    second number (`second`: the end of an interval that starts at the first)."""
 
     transient = ("row",)
 
@@ -74,14 +75,17 @@ class SortedBuild(Build):
         marks: bool = False,
         equal_hashes: bool = False,
         placed: Expr | bool = False,
+        second: Expr | None = None,
     ):
         super().__init__(columns, keys, safe, marks, equal_hashes, order)
-        self.placed, self.bounds = placed, KeyBounds()
+        self.placed, self.second, self.bounds = placed, second, KeyBounds()
         words = 1 + (self.marking != UNMARKED)
         self.hash_at = words * 8 if keys else -1
         words += bool(keys)
         self.place_at = words * 8 if placed is not False else -1
-        self.header_bytes = (words + (placed is not False)) * 8
+        words += placed is not False
+        self.second_at = words * 8 if second is not None else -1
+        self.header_bytes = (words + (second is not None)) * 8
 
     @property
     def is_by_number(self) -> bool:
@@ -157,10 +161,14 @@ class SortedBuild(Build):
         if self.placed is not False:
             at = self.row.column(k, POSITION) if self.placed is True else emit(k, self.placed, self.row)
             k.store(k.offset(entry, self.place_at), at.value.to("i64"))
+        if self.second is not None:
+            d = emit(k, self.second, self.row)
+            k.store(k.offset(entry, self.second_at), order_word(k, self.second, d))
         self.layout.store(k, self.table, entry, [data[n] for n, _ in self.columns])
 
     def describe(self) -> str:
-        return f"{super().describe()} sorted by {self.order}"
+        until = "" if self.second is None else f" up to {self.second}"
+        return f"{super().describe()} sorted by {self.order}{until}"
 
 
 class AsofProbe(Probe):
@@ -181,7 +189,7 @@ class AsofProbe(Probe):
         position: int | None,
     ):
         super().__init__(table, slot, kind, keys, residual, position=position, early=False)
-        ((self.op, self.time),) = table.bounds
+        ((self.op, self.time, _),) = table.bounds
         self.tolerance, self.multiplies, self.fetches = tolerance, False, 0
 
     @property

@@ -9,8 +9,24 @@ from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum, both
 from tsql.kernels.emit.keys import KeyField
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.runtime.calendar import TIMESTAMP_INFINITY
 from tsql.kernels.runtime.join_table import first_place
 from tsql.kernels.runtime.sorted_table import CURSOR, SLOT_WORDS, group_slot, place_near
+
+NumberBound = tuple[str, Expr, int]
+"""A number n of a table satisfies `n + shift op expression`: the operator, the expression of the other side, and the
+shift in microseconds."""
+
+
+def shifted(k: PipelineKernel, value: Val, shift: int) -> Val:
+    """A time so much earlier, not beyond the finite times. Infinity stays."""
+    if not shift:
+        return value
+    limit = TIMESTAMP_INFINITY - 1
+    inside = k.max(value, k.i64(shift - limit)) if shift > 0 else k.min(value, k.i64(shift + limit))
+    is_infinite = (value == TIMESTAMP_INFINITY) | (value == -TIMESTAMP_INFINITY)
+    return k.select(is_infinite, value, inside - shift)
 
 
 def entry_at(k: PipelineKernel, probe: Any, place: Val) -> Val:

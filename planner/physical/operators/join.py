@@ -7,19 +7,19 @@ are placed by the same keys (`redistribute` both). On one machine a broadcast be
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.expr.schema import Schema
-from tsql.kernels.expr.types import Type
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.nodes import JOIN_KINDS, joined_schema
-from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
+from tsql.planner.logical.predicates import JoinKey
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, width
+from tsql.planner.physical.join_ranges import Bound, bound, bounds, is_overlap, is_range
 from tsql.planner.physical.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import identifier
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 class HashJoin(Step):
     """kind: as in a logical join. condition: what pairs must satisfy besides their keys. build: the side in the table.
     range: comparisons of one number of the built side with expressions of the other; the table is sorted by it within
-    each key, and a row finds its partners by binary search. early=yes: rows without a partner are detected where they
-    are scanned, which pays off where there are many of them."""
+    each key, and a row finds its partners by binary search. overlap: a lower bound of a second number of the built
+    side; the table knows the greatest of these numbers in each of its blocks, and a row skips those that lie below.
+    With both, intervals find those that they overlap. early=yes: rows without a partner are detected where they are
+    scanned, which pays off where there are many of them."""
 
     kind: str = "inner"
     keys: tuple[JoinKey, ...] = ()
@@ -43,6 +45,7 @@ class HashJoin(Step):
     mark: str | None = None
     early: bool = False
     range: tuple[Call, ...] = ()
+    overlap: Call | None = None
     walks: bool = False
     """Rows are expected in the order of the range: each search starts where the last one ended (see merge_join)."""
     position: int | None = field(default=None, compare=False)
@@ -94,24 +97,25 @@ class HashJoin(Step):
         left, right = tuple(k.left for k in self.keys), tuple(k.right for k in self.keys)
         return (left, right) if built == 0 else (right, left)
 
-    @cached_property
-    def without_range(self) -> HashJoin:
-        """The same join with its range moved into the condition: a nested loop, for tables that do not fit memory."""
-        return replace(self, range=(), condition=conjunction([*self.range, *conjuncts(self.condition)]))
+    def bounds(self, built: int) -> tuple[Expr, tuple[Bound, ...]]:
+        """The number that the table is sorted by, and its bounds."""
+        found = bounds(self.range, self.inputs[built].schema)
+        assert found is not None, "a range that bounds no number of the built side"
+        return found
 
-    def bounds(self, built: int) -> tuple[Expr, tuple[tuple[str, Expr], ...]]:
-        """The number that the table is sorted by, and its bounds: (operator, expression of the other side)."""
-        names = self.inputs[built].schema
-        found: list[tuple[Expr, str, Expr]] = []
-        for part in self.range:
-            a, b = part.args
-            found.append((a, part.name, b) if all(c in names for c in a.columns()) else (b, MIRROR[part.name], a))
-        return found[0][0], tuple((op, other) for _, op, other in found)
+    def reach(self, built: int) -> tuple[Expr, Bound] | None:
+        """The second number of the table and its lower bound."""
+        return None if self.overlap is None else bound(self.overlap, self.inputs[built].schema)
+
+    @cached_property
+    def times(self) -> tuple[Call, ...]:
+        """The comparisons that entries are found by, besides the keys."""
+        return (*self.range, *(() if self.overlap is None else (self.overlap,)))
 
     def needed(self, built: int) -> set[str]:
         """The columns of the built side that are used after the key lookup."""
         used = set(self.condition.columns()) if self.condition is not None else set()
-        used |= {c for part in self.range for c in part.columns()}
+        used |= {c for part in self.times for c in part.columns()}
         return used | {f.name for f in self.schema if f.name in self.inputs[built].schema}
 
     def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
@@ -226,6 +230,8 @@ class HashJoin(Step):
             text.append(("on", f"({', '.join(k.sql() for k in self.keys)})"))
         if self.range:
             text.append(("range", f"({', '.join(map(str, self.range))})"))
+        if self.overlap is not None:
+            text.append(("overlap", f"({self.overlap})"))
         if self.condition is not None:
             text.append(("where", f"({self.condition})"))
         text.append(("build", self.build))
@@ -242,20 +248,8 @@ class HashJoin(Step):
             if attributes.optional("on")
             else ()
         )
-        ranges = (
-            tuple(context.expression(item, both) for item in attributes.items("range"))
-            if attributes.optional("range")
-            else ()
-        )
-        compared = tuple(e for e in ranges if isinstance(e, Call))
-        if ranges and (kind == "mark" or not is_range(ranges, inputs[0 if build == "left" else 1].schema)):
-            raise attributes.error(
-                "range",
-                (
-                    "range compares one number of the built side with expressions of the other, in a join that "
-                    "is no mark join"
-                ),
-            )
+        built = inputs[0 if build == "left" else 1].schema
+        ranges, overlap = _read_times(attributes, context, kind, both, built)
         condition, early = attributes.condition("where", both), attributes.flag("early")
         if ranges and early:
             raise attributes.error("early", "a join with a range has no early")
@@ -270,34 +264,36 @@ class HashJoin(Step):
             build=build,
             mark=None if mark is None else context.name(mark),
             early=early,
-            range=compared,
+            range=ranges,
+            overlap=overlap,
         )
 
 
-MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-def is_number(t: Type) -> bool:
-    """Whether values of a type are sorted as 64-bit integers."""
-    return (
-        (t.is_integer and t.bits <= 64 and t.name != "UBIGINT")
-        or (t.is_decimal and t.bits <= 64)
-        or t.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
+def _read_times(
+    attributes: Attributes, context: LineContext, kind: str, both: Schema, built: Schema
+) -> tuple[tuple[Call, ...], Call | None]:
+    """`range=` and `overlap=` of a line."""
+    ranges = (
+        tuple(context.expression(item, both) for item in attributes.items("range"))
+        if attributes.optional("range")
+        else ()
     )
-
-
-def is_range(parts: tuple[Expr, ...], built: Schema) -> bool:
-    """Whether comparisons bound one number of the built side by expressions of the other."""
-    sides = set()
-    for part in parts:
-        if not (isinstance(part, Call) and part.name in MIRROR and is_number(part.args[0].type)):
-            return False
-        inside = [a for a in part.args if a.columns() and all(c in built for c in a.columns())]
-        outside = [a for a in part.args if a.columns() and not any(c in built for c in a.columns())]
-        if len(inside) != 1 or len(outside) != 1:
-            return False
-        sides.add(inside[0])
-    return len(sides) == 1
+    if ranges and (kind == "mark" or not is_range(ranges, built)):
+        raise attributes.error(
+            "range",
+            (
+                "range compares one number of the built side with expressions of the other, in a join that "
+                "is no mark join"
+            ),
+        )
+    overlap = context.expression(attributes.text("overlap"), both) if attributes.optional("overlap") else None
+    if overlap is not None and not is_overlap(overlap, ranges, built):
+        raise attributes.error(
+            "overlap",
+            "overlap compares a number of the built side with a lower bound of the other side, and stands beside a "
+            "range of another number",
+        )
+    return tuple(e for e in ranges if isinstance(e, Call)), overlap if isinstance(overlap, Call) else None
 
 
 def read_sides(inputs: tuple[Step, ...], context: LineContext) -> tuple[Schema, Schema, Schema]:

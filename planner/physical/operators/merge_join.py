@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Self
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.predicates import call
-from tsql.planner.physical.operators.join import HashJoin, is_number
+from tsql.planner.physical.join_ranges import is_number
+from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.step import Step
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Jobs on a cluster that crash at any call that changes something outside: the rows are those of an uninterrupted run."""
+"""Jobs on a cluster that crash at any call that changes something outside: no row is lost, and none comes twice."""
 
 from __future__ import annotations
 

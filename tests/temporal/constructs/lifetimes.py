@@ -32,6 +32,7 @@ from tests.temporal.reference.snapshot import (
     intersect_all,
     intersect_distinct,
     left_join,
+    qualified,
     semi_join,
     union_all,
     union_distinct,
@@ -73,6 +74,16 @@ def _rows(name: str, source: str, result: Callable[[Tables], Rows]) -> Construct
 def _joined(name: str, join: str, result: Callable[[Tables], Rows]) -> Construct:
     sql = f"SELECT l.id AS id, r.id AS w, valid_from, valid_to FROM {PERIODS} l {join} {MORE} r ON l.k = r.k"
     return Construct(name, sql, lambda t: selected(result(t), "id", "w", *LIFE))
+
+
+def _among_last(key: str, number: int) -> Callable[[Row, Rows], bool]:
+    """That a row has one of the greatest ids of its key."""
+
+    def found(row: Row, rows: Rows) -> bool:
+        ids = sorted((other["id"] for other in rows if other[key] == row[key]), reverse=True)
+        return row["id"] in ids[:number]
+
+    return found
 
 
 def _combined(name: str, operator: str, result: Callable[[Rows, Rows], Rows], instants: bool = False) -> Construct:
@@ -191,6 +202,60 @@ SNAPSHOTS = (
         "CLIP JOIN",
         f"SELECT l.id, valid_from, valid_to FROM {PERIODS} l CLIP JOIN {MORE} r ON l.k = r.k",
         lambda t: selected(clip_join(living(t), right(t), on), "id", *LIFE),
+    ),
+    Construct(
+        "CLIP JOIN with a plain relation",
+        f"SELECT l.id, valid_from, valid_to FROM {PERIODS} l CLIP JOIN others r ON l.k = r.k",
+        lambda t: selected(clip_join(living(t), points(t["others"], "ts"), equal("k")), "id", *LIFE),
+    ),
+    Construct(
+        "CLIP JOIN by another condition",
+        f"SELECT l.id, valid_from, valid_to FROM {PERIODS} l CLIP JOIN others r ON l.k = r.k AND r.id > l.id",
+        lambda t: selected(
+            clip_join(living(t), points(t["others"], "ts"), lambda a, b: equal("k")(a, b) and b["id"] > a["id"]),
+            "id",
+            *LIFE,
+        ),
+    ),
+    Construct(
+        "the first rows of each key per snapshot",
+        f"SELECT id, k FROM {PERIODS} QUALIFY row_number() OVER (PARTITION BY k ORDER BY id DESC) <= 2",
+        lambda t: selected(qualified(living(t), _among_last("k", 2)), "id", "k", *LIFE),
+    ),
+    Construct(
+        "QUALIFY by ranks and sums per snapshot",
+        f"SELECT id, v FROM {PERIODS} WHERE v IS NOT NULL QUALIFY rank() OVER (ORDER BY v) = 1 AND count(*) OVER "
+        "(PARTITION BY k) < 3",
+        lambda t: selected(
+            qualified(
+                [row for row in living(t) if row["v"] is not None],
+                lambda row, rows: (
+                    all(other["v"] >= row["v"] for other in rows) and sum(other["k"] == row["k"] for other in rows) < 3
+                ),
+            ),
+            "id",
+            "v",
+            *LIFE,
+        ),
+    ),
+    Construct(
+        "QUALIFY over a grouping per snapshot",
+        f"SELECT k, count(*) AS n FROM {PERIODS} WHERE k IS NOT NULL GROUP BY k QUALIFY rank() OVER (ORDER BY n) = 1",
+        lambda t: qualified(
+            aggregate([row for row in living(t) if row["k"] is not None], ("k",), n=count),
+            lambda row, rows: all(other["n"] >= row["n"] for other in rows),
+        ),
+    ),
+    Construct(
+        "LIMIT per snapshot",
+        f"SELECT id, valid_from, valid_to FROM (SELECT id, k FROM {PERIODS} ORDER BY id DESC LIMIT 3 OFFSET 1) q",
+        lambda t: selected(
+            qualified(
+                living(t), lambda row, rows: row["id"] in sorted((other["id"] for other in rows), reverse=True)[1:4]
+            ),
+            "id",
+            *LIFE,
+        ),
     ),
     _combined("temporal UNION ALL", "UNION ALL", union_all),
     _combined("temporal UNION", "UNION", union_distinct),

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tests.temporal.data import events
+from tests.temporal.data import assert_same_rows, events
 from tests.temporal.live.lives import rows_of
 
 EVENTS = events("unsorted", seed=1, rows=50)
@@ -163,3 +164,61 @@ def test_many_rows_are_sorted_in_more_shards(db: Any, monkeypatch) -> None:
         assert sorted(map(str, rows_of(session.sql(sql).arrow()))) == expected
         alone = f"SELECT count(*) AS n FROM {SLIDE}"
         assert "redistribute" not in session.sql(alone).plan()
+
+
+ANY = "LIFETIME(events, start => ts, end => ts + v * INTERVAL '1 second')"
+
+
+def joined(db: Any, sql: str) -> str:
+    line = next(line for line in db.sql(sql).plan().split("\n") if "= hash_join " in line)
+    return re.sub(r"(alive_(?:from|to))_\d", r"\1_1", line)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "times"),
+    [
+        (
+            ANY,
+            SLIDE,
+            "range=(alive_from < (alive_from_1 + INTERVAL '10 seconds'), alive_from_1 < alive_to) build=right",
+        ),
+        (SLIDE, ANY, "range=(alive_from < alive_to_1, alive_from_1 < (alive_from + INTERVAL '10 seconds')) build=left"),
+        (
+            ANY,
+            f"SHIFT({SLIDE}, INTERVAL '1 day')",
+            "range=(alive_from < (alive_from_1 + INTERVAL '10 seconds'), alive_from_1 < alive_to) build=right",
+        ),
+        (
+            ANY,
+            "LIFETIME(events, start => ts, duration => INTERVAL '1 day 1 second')",
+            "range=(alive_from < (alive_from_1 + INTERVAL '86401 seconds'), alive_from_1 < alive_to) build=right",
+        ),
+        (ANY, ANY, "range=(alive_from_1 < alive_to) overlap=(alive_from < alive_to_1) build=right"),
+        (
+            ANY,
+            "LIFETIME(events, start => ts, duration => INTERVAL '1 month')",
+            "range=(alive_from_1 < alive_to) overlap=(alive_from < alive_to_1) build=right",
+        ),
+    ],
+)
+def test_joins_are_by_time(db: Any, left: str, right: str, times: str) -> None:
+    for condition, keys in (("a.k = b.k", "on=(k = k_1) "), ("true", "")):
+        line = joined(db, f"SELECT a.v, b.v AS w FROM {left} a JOIN {right} b ON {condition}")
+        assert keys in line and times in line, line
+        assert "where=" not in line
+
+
+def test_joins_of_plans_that_are_read_back(db: Any) -> None:
+    clipped = "CLIP(LIFETIME(events, start => ts), INTERVAL '9 seconds')"
+    for right in (SLIDE, clipped):
+        relation = db.sql(f"SELECT a.v, b.v AS w FROM {clipped} a JOIN {right} b ON a.k = b.k AND a.v < b.v")
+        text = relation.plan()
+        assert "range=" in text
+        assert_same_rows(tsql.load_plan_text(text).run(db).arrow(), relation.arrow())
+
+
+def test_an_anti_join_by_another_condition_is_by_time(db: Any) -> None:
+    """Rows that do not live at the same time are not compared."""
+    sql = f"SELECT v FROM {ANY} a WHERE NOT EXISTS (SELECT 1 FROM {ANY} b WHERE a.k = b.k AND a.v < b.v)"
+    line = joined(db, sql)
+    assert "range=(alive_from_1 < alive_to) overlap=(alive_from < alive_to_1) where=(v < v_1)" in line, line

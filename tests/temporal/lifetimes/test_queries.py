@@ -93,8 +93,26 @@ REFUSED = [
     (
         f"SELECT count(*) OVER () FROM {T}",
         "count",
-        "window functions (OVER) are not defined over a temporal relation",
+        "window functions (OVER) over a temporal relation stand in QUALIFY only",
         "CREATE TABLE",
+    ),
+    (
+        f"SELECT k, row_number() OVER (ORDER BY k) AS n FROM {T} QUALIFY n = 1",
+        "row_number",
+        "window functions (OVER) over a temporal relation stand in QUALIFY only",
+        "QUALIFY row_number() OVER",
+    ),
+    (
+        f"SELECT * FROM (SELECT k FROM {T} LIMIT 10%) q",
+        "10%",
+        "LIMIT in a subquery over a temporal relation takes a constant number of rows",
+        "at the end of the whole query",
+    ),
+    (
+        f"SELECT * FROM {T} l CLIP JOIN t ON l.k = t.k",
+        "t ON",
+        "CLIP JOIN needs the time of its right rows, which have several: s, e",
+        "LIFETIME",
     ),
     (f"SELECT DISTINCT ON (k) * FROM {T}", "k)", "DISTINCT ON over a temporal relation is not supported", "group by"),
     (

@@ -73,6 +73,11 @@ def distinct(rows: Rows) -> Rows:
     return coalesce(rows)
 
 
+def qualified(rows: Rows, keep: Callable[[Row, Rows], bool]) -> Rows:
+    """QUALIFY: a row stays while `keep` says so of it and the rows alive then. Rows are told apart by their values."""
+    return coalesce(per_snapshot(lambda living: [row for row in living if keep(row, living)], rows))
+
+
 def union_all(left: Rows, right: Rows) -> Rows:
     """UNION ALL"""
     return left + right

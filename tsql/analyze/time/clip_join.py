@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from tsql.analyze.scope import AnalyzedRelation
 from tsql.analyze.subquery import pendings
 from tsql.analyze.time.clip_plan import clip
-from tsql.analyze.time.lifetime_functions import timed
+from tsql.analyze.time.lifetime_functions import TIMES, timed
 from tsql.analyze.time.lifetime_joins import TemporalSide
+from tsql.analyze.time.lifetimes import ONE_MICROSECOND, plus, relived
 from tsql.grammar.time.nodes import ClipJoin
+from tsql.kernels.expr.types import TIMESTAMP
+from tsql.planner.bind.types import coerce
 
 if TYPE_CHECKING:
     from tsql.analyze.from_ import FromAnalyzer, Joined
@@ -49,14 +52,23 @@ class ClipJoins:
         return Joined(side.plan, self.left.scope.living(side.life))
 
     def _timed(self, node: ClipJoin, right: Joined) -> Joined:
-        """The right side with the time that its table says."""
+        """The right side with the time that its table says, or with that of its only column of times."""
         from tsql.analyze.from_ import Joined
 
         relation = AnalyzedRelation(right.plan, tuple(right.scope.fields))
-        found = timed(self.queries, node.this, relation, self.owner.environment, self.left.plan.schema.names)
+        taken = self.left.plan.schema.names
+        found = timed(self.queries, node.this, relation, self.owner.environment, taken)
+        times = [field for field in relation.fields if field.type in TIMES]
+        if found is None and len(times) == 1:
+            start = coerce(times[0].to_column(), TIMESTAMP)
+            plan, life = relived(
+                relation.plan, start, plus(start, ONE_MICROSECOND), (*self.queries.taken, *taken), counted=True
+            )
+            found = AnalyzedRelation(plan, relation.fields, life)
         if found is None:
+            several = ", ".join(field.name for field in times)
             raise self.queries.error(
-                "CLIP JOIN needs the time of its right rows",
+                f"CLIP JOIN needs the time of its right rows{f', which have several: {several}' if several else ''}",
                 node.this,
                 "as in CLIP JOIN LIFETIME(logouts, start => ts) e ON ..",
             )

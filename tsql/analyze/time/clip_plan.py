@@ -1,21 +1,24 @@
 """CLIP JOIN as a plan: each left row ends at the first right row that matches it and starts strictly after it.
 
-If the condition consists of equalities between the sides, the starts of both sides are sorted together and one pass
-finds the next right start. Other conditions are tested against all later right rows."""
+If rows match by equalities, the starts of both sides are sorted together and one pass finds the next right start. Other
+conditions are those of an ASOF join, which looks at the later right rows of a key one by one until one satisfies them.
+Conditions on one side alone are no part of either: right rows that fail them are left out, and left rows keep their
+end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tsql.analyze.scope import Names
+from tsql.analyze.scope import INFINITY, Names
 from tsql.analyze.time.cut import UP_TO_ROW
-from tsql.analyze.time.lifetime_joins import TemporalSide, matched
+from tsql.analyze.time.lifetime_joins import TemporalSide
 from tsql.analyze.time.lifetimes import bound, bounds, columns_of, earliest, equal, every, kept, less, new_life
-from tsql.kernels.expr.nodes import Aggregate, Call, Column, Expr, Literal, SortKey
+from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal, SortKey
 from tsql.kernels.expr.types import BOOLEAN, TIMESTAMP
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.logical import nodes as logical
-from tsql.planner.logical.predicates import conjuncts
+from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.predicates import conjunction, conjuncts
 
 Pairs = list[tuple[Expr, Expr]]
 
@@ -24,22 +27,30 @@ def clip(left: TemporalSide, right: TemporalSide, condition: Expr, taken: Iterab
     """The left rows with their ends clipped."""
     names = Names((*taken, *left.plan.schema.names, *right.plan.schema.names))
     first = names.unique("first_start")
-    pairs = _equalities(condition, left, right)
-    if pairs is None:
-        joined = _by_trying(left, right, condition, first, names)
-    else:
-        joined = _by_order(left, right, pairs, first, names)
+    ours, theirs = set(left.plan.schema.names), set(right.plan.schema.names)
+    parts = conjuncts(condition)
+    of_left = [part for part in parts if set(part.columns()) <= ours]
+    of_right = [part for part in parts if part.columns() and set(part.columns()) <= theirs]
+    between = [part for part in parts if part not in of_left and part not in of_right]
+    if of_right:
+        right = TemporalSide(logical.Filter(right.plan, every(of_right)), right.life)
     start, end = bounds(left.life)
+    may_end = conjunction(of_left)
+    asked: Expr = start if may_end is None else Case(((may_end, start),), INFINITY)
+    pairs = _equalities(between, ours, theirs)
+    if pairs is None:
+        joined = _nearest(left, right, asked, every(between), first)
+    else:
+        joined = _by_order(left, right, pairs, asked, first, names)
     life = new_life((*taken, *joined.schema.names))
     clipped = earliest(end, Call("coalesce", (Column(first, TIMESTAMP), end), TIMESTAMP))
     return TemporalSide(logical.Project(joined, (*kept(left.plan), (life.start, start), (life.end, clipped))), life)
 
 
-def _equalities(condition: Expr, left: TemporalSide, right: TemporalSide) -> Pairs | None:
-    """The two sides of each equality, left first; None if something else is in the condition."""
-    ours, theirs = set(left.plan.schema.names), set(right.plan.schema.names)
+def _equalities(parts: Sequence[Expr], ours: set[str], theirs: set[str]) -> Pairs | None:
+    """The two sides of each equality, left first; None if there is another condition."""
     pairs: Pairs = []
-    for part in conjuncts(condition):
+    for part in parts:
         if not isinstance(part, Call) or part.name != "=":
             return None
         a, b = part.args
@@ -51,29 +62,28 @@ def _equalities(condition: Expr, left: TemporalSide, right: TemporalSide) -> Pai
     return pairs
 
 
-def _by_trying(left: TemporalSide, right: TemporalSide, condition: Expr, first: str, names: Names) -> logical.Node:
-    """The left rows with the first start of all right rows that match and start later."""
-    later = less(bound(left.life.start), bound(right.life.start))
-    found = matched(left, right, every([condition, later]))
-    over = [names.unique(f"{key}_of") for key in found.keys]
-    calls = ((first, Aggregate("min", (bound(right.life.start),), TIMESTAMP)),)
-    firsts = logical.Aggregate(found.plan, tuple(zip(over, columns_of(found.plan, found.keys), strict=True)), calls)
-    return logical.Join(
-        "left", left.plan, firsts, every(equal(columns_of(left.plan, found.keys), columns_of(firsts, over)))
-    )
+def _nearest(left: TemporalSide, right: TemporalSide, asked: Expr, condition: Expr | None, first: str) -> logical.Node:
+    """The left rows with the first start of the right rows that match and start later."""
+    starts = logical.Project(right.plan, (*kept(right.plan), (first, bound(right.life.start))))
+    return AsofJoin("left", left.plan, starts, less(asked, Column(first, TIMESTAMP, False)), condition)
 
 
-def _by_order(left: TemporalSide, right: TemporalSide, pairs: Pairs, first: str, names: Names) -> logical.Node:
-    """The left rows with the next right start of their key. The pass runs backwards in time, so that is the last right
-    start seen. At equal times left rows come first, because a right row must start later."""
+def _by_order(
+    left: TemporalSide, right: TemporalSide, pairs: Pairs, asked_at: Expr, first: str, names: Names
+) -> logical.Node:
+    """The left rows with the next right start of their key after `asked_at`. The pass runs backwards in time, so that
+    is the last right start seen. At equal times left rows come first, because a right row must start later."""
     keys = [names.unique("key") for _ in pairs]
     over = [names.unique("key_of") for _ in pairs]
     time, starts = names.unique("at"), names.unique("starts")
-    rows = logical.Project(left.plan, (*kept(left.plan), *zip(keys, (a for a, _ in pairs), strict=True)))
-    asked = _events(rows, over, columns_of(rows, keys), time, bound(left.life.start), starts, Literal(None, TIMESTAMP))
+    at = names.unique("asked_at")
+    given = zip(keys, (a for a, _ in pairs), strict=True)
+    rows = logical.Project(left.plan, (*kept(left.plan), *given, (at, asked_at)))
+    asked_time = bound(at)
+    asked = _events(rows, over, columns_of(rows, keys), time, asked_time, starts, Literal(None, TIMESTAMP))
     known = [Call("is_not_null", (b,), BOOLEAN) for _, b in pairs]
     begun = _events(
-        logical.Filter(right.plan, every(known)),
+        logical.Filter(right.plan, every(known)) if known else right.plan,
         over,
         [b for _, b in pairs],
         time,
@@ -89,7 +99,7 @@ def _by_order(left: TemporalSide, right: TemporalSide, pairs: Pairs, first: str,
         Call("is_null", (Column(starts, TIMESTAMP),), BOOLEAN),
     )
     answers = logical.Project(answered, (*kept(answered, over), *kept(answered, (time, first))))
-    same_time = Call("=", (bound(left.life.start), bound(time)), BOOLEAN)
+    same_time = Call("=", (asked_time, bound(time)), BOOLEAN)
     return logical.Join(
         "inner", rows, answers, every([*equal(columns_of(rows, keys), columns_of(answers, over)), same_time])
     )

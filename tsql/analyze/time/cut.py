@@ -32,8 +32,11 @@ BEFORE = Frame("rows", Bound("unbounded"), Bound("preceding", Literal(1, BIGINT)
 UP_TO_ROW = Frame("rows", Bound("unbounded"), Bound("current"))
 
 
-def coalesced(plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterable[str] = ()) -> logical.Node:
-    """Merges rows with equal `keys` whose lifetimes overlap or touch. The columns are `keys` and those of `life`.
+def coalesced(
+    plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterable[str] = (), carried: Sequence[str] = ()
+) -> logical.Node:
+    """Merges rows with equal `keys` whose lifetimes overlap or touch. The columns are `keys`, those that are `carried`
+    because they are equal where the keys are, and those of `life`.
 
     In the order of starts, a row begins an island if all rows before it have ended earlier. An island lasts until the
     latest end before the next one begins."""
@@ -46,14 +49,15 @@ def coalesced(plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterab
         (before, WindowCall("max", (end,), TIMESTAMP, BEFORE)),
         (last, WindowCall("max", (end,), TIMESTAMP, WHOLE_PARTITION)),
     )
-    plan = logical.Window(logical.Project(plan, (*kept(plan, keys), *kept(plan, life.columns))), over, order, calls)
+    shown = (*keys, *carried)
+    plan = logical.Window(logical.Project(plan, (*kept(plan, shown), *kept(plan, life.columns))), over, order, calls)
     before_it = Column(before, TIMESTAMP)
     first = Call("coalesce", (less(before_it, start), Literal(True, BOOLEAN)), BOOLEAN)
     plan = logical.Window(
         logical.Filter(plan, first), over, order, ((until, WindowCall("lead", (before_it,), TIMESTAMP)),)
     )
     end_of_island = Call("coalesce", (Column(until, TIMESTAMP), Column(last, TIMESTAMP)), TIMESTAMP)
-    return logical.Project(plan, (*kept(plan, keys), (life.start, start), (life.end, end_of_island)))
+    return logical.Project(plan, (*kept(plan, shown), (life.start, start), (life.end, end_of_island)))
 
 
 def merged(
@@ -142,7 +146,13 @@ def _intersected(
     span: Life,
     taken: Iterable[str],
 ) -> tuple[logical.Node, Life]:
-    condition = every([*equal(columns_of(plan, keys), columns_of(pieces, over)), *overlap(life, span)])
+    same = equal(columns_of(plan, keys), columns_of(pieces, over))
+    if set(life.columns) <= set(keys):
+        # Pieces of one lifetime: what lies outside of it is known before the join.
+        own = Life(*(over[keys.index(name)] for name in life.columns))
+        pieces, condition = logical.Filter(pieces, every(overlap(own, span))), every(same)
+    else:
+        condition = every([*same, *overlap(life, span)])
     joined = logical.Join("inner", plan, pieces, condition)
     result = new_life((*taken, *joined.schema.names))
     return logical.Project(joined, (*kept(plan), *intersection(result, life, span))), result

@@ -26,8 +26,8 @@ from tsql.planner.bind.types import coerce
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.asof import NEAREST, AsofJoin
 from tsql.planner.logical.predicates import EQUALITIES, conjunction, conjuncts
+from tsql.planner.physical.join_ranges import MIRROR
 from tsql.planner.physical.operators.asof_join import is_sortable, is_tolerance
-from tsql.planner.physical.operators.join import MIRROR
 
 if TYPE_CHECKING:
     from tsql.analyze.from_ import FromAnalyzer, Joined

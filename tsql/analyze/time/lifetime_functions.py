@@ -28,7 +28,7 @@ from tsql.planner.logical.generating import Series
 if TYPE_CHECKING:
     from tsql.analyze.query import QueryAnalyzer
 
-_TIMES = (DATE, TIMESTAMP, TIMESTAMPTZ)
+TIMES = (DATE, TIMESTAMP, TIMESTAMPTZ)
 
 
 class LifetimeFunctions:
@@ -93,7 +93,10 @@ class LifetimeFunctions:
             return self._timed(relation)
         start, end = self._time("start"), INFINITY
         if self.node.args.get("duration") is not None:
-            end = _or_open(plus(start, self._interval("duration")))
+            duration = self._interval("duration")
+            # A constant that is no NULL leaves no end open: rows whose start is NULL are dropped.
+            is_length = isinstance(duration, Literal) and duration.value is not None
+            end = plus(start, duration) if is_length else _or_open(plus(start, duration))
         elif self.node.args.get("end") is not None:
             end = _or_open(self._time("end"))
         return self._living(relation, start, end, counted=True)
@@ -120,7 +123,7 @@ class LifetimeFunctions:
     def _time(self, name: str) -> Expr:
         node = self.node.args[name]
         value = self.binder.operand(node)
-        if value.type not in (*_TIMES, NULL) and not is_bare_string(value):
+        if value.type not in (*TIMES, NULL) and not is_bare_string(value):
             raise self.queries.error(
                 f"{name} of {self.node.sql_name} is a time, not {value.type}",
                 node,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tsql.analyze.outer_columns import outers
 from tsql.analyze.scope import Life
-from tsql.analyze.time.cut import covered, domain_of, intersection, uncovered
+from tsql.analyze.time.cut import covered, intersection, uncovered
 from tsql.analyze.time.lifetimes import always, bounds, every, kept, new_life, overlap
+from tsql.analyze.time.matches import matched
 from tsql.kernels.expr.nodes import Column, Expr, Literal
 from tsql.kernels.expr.schema import Field
 from tsql.kernels.process.quick_dataclass import dataclass
@@ -29,16 +29,6 @@ class TemporalSide:
     def timed(self, taken: Iterable[str]) -> TemporalSide:
         """The side with a lifetime: its own, or that of what is alive always."""
         return self if self.life is not None else TemporalSide(*always(self.plan, taken))
-
-
-@dataclass(frozen=True)
-class Matches:
-    """The matches of the rows of a plan. keys: the plan's columns that the match depends on. domain: each of their
-    values once. plan: these values with the lifetimes of their matches."""
-
-    keys: tuple[str, ...]
-    domain: logical.Node
-    plan: logical.Node
 
 
 def join(
@@ -68,23 +58,10 @@ def pieces(
     kind: str, left: TemporalSide, right: TemporalSide, condition: Expr | None, taken: Iterable[str]
 ) -> TemporalSide:
     """The maximal parts of the left rows in which something on the right matches (semi), or nothing (anti)."""
-    found = matched(left, right, condition)
+    found = matched(left.plan, left.life, right.plan, right.life, condition, taken)
     if kind == "semi":
-        return TemporalSide(*covered(left.plan, found.plan, found.keys, left.life, right.life, taken))
-    return TemporalSide(*uncovered(left.plan, found.domain, found.plan, found.keys, left.life, right.life, taken))
-
-
-def matched(left: TemporalSide, right: TemporalSide, condition: Expr | None) -> Matches:
-    """The lifetimes of the right rows that match, for each value of the left columns that the condition or the right
-    side names."""
-    named = {outer.name for outer in outers(right.plan)} | set(condition.columns() if condition is not None else ())
-    keys = tuple(name for name in left.plan.schema.names if name in named)
-    domain = domain_of(left.plan, keys)
-    if keys:
-        found: logical.Node = logical.Apply("inner", domain, right.plan, condition)
-    else:
-        found = right.plan if condition is None else logical.Filter(right.plan, condition)
-    return Matches(keys, domain, logical.Project(found, (*kept(found, keys), *kept(found, right.life.columns))))
+        return TemporalSide(*covered(left.plan, found.plan, found.keys, left.life, found.life, taken))
+    return TemporalSide(*uncovered(left.plan, found.domain, found.plan, found.keys, left.life, found.life, taken))
 
 
 def _pairs(

@@ -29,12 +29,12 @@ def misplaced(queries: QueryAnalyzer, place: exp.Expr | int | None) -> BindError
 
 
 def cut_short(queries: QueryAnalyzer, node: exp.Query) -> BindError:
-    """LIMIT, OFFSET or FETCH in a temporal subquery: it would cut rows of the whole result, not of each instant."""
+    """LIMIT, OFFSET or FETCH in a temporal subquery that is no constant number of rows: at each instant it would be
+    another number."""
     clause = node.args.get("limit") or node.args["offset"]
     name = "FETCH" if isinstance(clause, exp.Fetch) else "LIMIT" if isinstance(clause, exp.Limit) else "OFFSET"
     message = (
-        f"{name} in a subquery over a temporal relation is not possible: what a query does with rows that "
-        "have lifetimes, it does at each instant"
+        f"{name} in a subquery over a temporal relation takes a constant number of rows, which it keeps at each instant"
     )
     hint = (
         f"{name} at the end of the whole query cuts its finished rows; CREATE TABLE t AS SELECT .. {name} .. "

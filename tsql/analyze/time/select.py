@@ -14,7 +14,9 @@ from tsql.analyze.time.cut import coalesced
 from tsql.analyze.time.lifetime_joins import TemporalSide
 from tsql.analyze.time.lifetimes import bound, every, kept
 from tsql.analyze.time.misplaced import misplaced
+from tsql.analyze.time.qualify import Instants, common
 from tsql.analyze.time.snapshot import snapshot
+from tsql.analyze.windows import mentions_window
 from tsql.kernels.expr.nodes import Call, Column, Expr, SortKey
 from tsql.planner.logical import nodes as logical
 
@@ -50,18 +52,35 @@ def filter_pieces(select: SelectAnalyzer, where: Expr) -> Expr | None:
     return None
 
 
-def refuse_windows(select: SelectAnalyzer) -> None:
-    """Refuse window functions: they depend on an order of rows that has no meaning at an instant."""
-    if select.life is None:
+def refuse_windows(select: SelectAnalyzer, on: list[Expr] | None, order: list[SortKey]) -> None:
+    """Refuse window functions elsewhere than in QUALIFY: their values change while a row is alive."""
+    shown = [item.expr for item in select.items] + [key.expr for key in order] + (on or [])
+    if not any(map(mentions_window, shown)):
         return
     position = next((call.position for _, _, call in select.windows.calls if call.position is not None), None)
     error = select._error(
-        "window functions (OVER) are not defined over a temporal relation",
+        "window functions (OVER) over a temporal relation stand in QUALIFY only",
         select.node,
-        "keep its rows first: CREATE TABLE t AS SELECT ..",
+        "QUALIFY row_number() OVER (..) <= 3 keeps rows at each instant; for other uses keep the rows first: CREATE "
+        "TABLE t AS SELECT ..",
     )
     error.position = error.position if position is None else position
     raise error
+
+
+def qualified(select: SelectAnalyzer, qualify: Expr) -> None:
+    """Keep the rows that QUALIFY says at each instant."""
+    windows = select.windows
+    select._check_no_unnest(windows.expressions())
+    select.plan = select.level.attach(select.plan, windows.expressions())
+    windows.change(select.level.settle)
+    taken = (*select.taken, *select.level.used, *select.level.visible)
+    instants = Instants(select.plan, common(windows.calls), select.life, taken)
+    windows.calls = [instants.window(*call) for call in windows.calls]
+    plan = windows.build(instants.plan, (*taken, *instants.plan.schema.names))
+    condition = windows.over_result(qualify)
+    plan = select.level.attach(plan, [condition])
+    select.plan = instants.merged(logical.Filter(plan, select.level.settle(condition)))
 
 
 def group_lived(select: SelectAnalyzer) -> None:

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 from tsql.analyze.scope import Life, Names
 from tsql.analyze.time.cut import merged, union
-from tsql.analyze.time.lifetimes import bound, columns_of, equal, every, kept, new_life
+from tsql.analyze.time.lifetimes import bound, columns_of, every, kept, new_life
+from tsql.analyze.time.spans import Spans
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.nodes import Aggregate, Call, Column, Literal, SortKey
-from tsql.kernels.expr.types import BIGINT, BOOLEAN, TIMESTAMP
+from tsql.kernels.expr.types import BIGINT, BOOLEAN
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.foldable import is_foldable
 from tsql.planner.logical import nodes as logical
-from tsql.planner.logical.generating import Series
 from tsql.planner.logical.snapshot import SnapshotAggregate, ends_of
 
 Calls = Sequence[tuple[str, Aggregate]]
@@ -77,41 +77,19 @@ def _by_sets(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple
 def by_spans(
     rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, taken: Iterable[str]
 ) -> tuple[logical.Node, Life]:
-    """The aggregates over the rows alive in each span between two neighbouring starts or ends of a group.
-
-    The edges of a group are numbered in time order. A row finds the numbers of its start and its end, and is repeated
-    for each number between them. So all joins are by equality, and the work is the number of live rows summed over all
-    spans."""
+    """The aggregates over the rows alive in each span between two neighbouring starts or ends of a group."""
     names = Names((*taken, *rows.schema.names, *(name for name, _ in calls)))
-    time, until, number, span, place = (names.unique(name) for name in ("at", "until", "edge", "span", "place"))
-    sides = [logical.Project(rows, (*kept(rows, keys), (time, bound(side)))) for side in life.columns]
-    edges = logical.Distinct(logical.SetOperation("union", True, *sides))
-    order = (SortKey(bound(time)),)
-    numbering = ((until, WindowCall("lead", (bound(time),), TIMESTAMP)), (number, WindowCall("row_number", (), BIGINT)))
-    edges = logical.Window(edges, tuple(columns_of(edges, keys)), order, numbering)
-
-    def meet(plan: logical.Node, column: Column, at: str, wanted: Sequence[str]) -> tuple[logical.Node, list[Column]]:
-        """The plan with the wanted columns of the edge of its group whose `at` is equal to a column of it."""
-        shown = (*keys, at, *wanted)
-        fresh = {name: names.unique(f"{name}_of") for name in shown}
-        side = logical.Project(edges, tuple((fresh[name], found) for name, found in kept(edges, shown)))
-        own = columns_of(side, [fresh[key] for key in keys])
-        found = Call("=", (column, columns_of(side, [fresh[at]])[0]), BOOLEAN)
-        return logical.Join("inner", plan, side, every([*equal(columns_of(plan, keys), own), found])), columns_of(
-            side, [fresh[name] for name in wanted]
-        )
-
+    place = names.unique("place")
     followers = any(_follows_order(call) for _, call in calls)
-    placed, (first,) = meet(_numbered(rows, place) if followers else rows, bound(life.start), time, (number,))
-    placed, (last,) = meet(placed, bound(life.end), time, (number,))
-    repeated: logical.Node = Series(placed, span, first, last, Literal(1, BIGINT))
+    spans = Spans(rows, keys, life, names)
+    repeated = spans.repeated(_numbered(rows, place) if followers else rows)
     if followers:
-        repeated, calls = _in_order(repeated, (*keys, span), calls, Column(place, BIGINT, False), names)
-    groups = logical.Aggregate(repeated, tuple(kept(repeated, (*keys, span))), tuple(calls))
-    plan, (begins, ends) = meet(groups, Column(span, BIGINT), number, (time, until))
-    return logical.Project(
-        plan, (*kept(plan, keys), *kept(plan, [name for name, _ in calls]), (time, begins), (until, ends))
-    ), Life(time, until)
+        repeated, calls = _in_order(repeated, (*keys, spans.span), calls, Column(place, BIGINT, False), names)
+    groups = logical.Aggregate(repeated, tuple(kept(repeated, (*keys, spans.span))), tuple(calls))
+    plan, begins, ends = spans.timed(groups)
+    times = ((spans.time, begins), (spans.until, ends))
+    shown = (*kept(plan, keys), *kept(plan, [name for name, _ in calls]))
+    return logical.Project(plan, (*shown, *times)), Life(spans.time, spans.until)
 
 
 def _follows_order(call: Aggregate) -> bool:
