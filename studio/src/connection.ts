@@ -4,7 +4,7 @@ import { readFrame, type FrameHeader } from "./frame";
 import type { Fault, Filter, Hello } from "./messages";
 
 export type Request =
-  | { op: "hello" } | { op: "history" }
+  | { op: "hello" } | { op: "history" } | { op: "jobs" }
   | { op: "check"; sql: string }
   | { op: "complete"; sql: string; position: number }
   | { op: "plan"; sql?: string; plan?: string }

@@ -5,12 +5,15 @@ import { Connection, ServerError } from "./connection";
 import { Dashboard } from "./dashboard";
 import { button, draggable, el, settled } from "./dom";
 import { FaultLine } from "./fault";
-import type { Completions, Fault, Hello, HistoryEntry } from "./messages";
+import type { Completions, Fault, Hello, HistoryEntry, JobInfo } from "./messages";
 import { PlanPane } from "./plan/plan";
 import { ResultPane } from "./result";
 import { Run, type Change } from "./run";
 import { Sidebar } from "./sidebar";
 import { Toolbar } from "./toolbar";
+
+/** The page asks so often which live queries run. */
+const JOBS_MS = 1000;
 
 class Studio {
   private readonly connection: Connection;
@@ -25,6 +28,7 @@ class Studio {
   private readonly database = el("span", { class: "database" });
   private readonly planButton = button("show or hide the plan", () => this.togglePlan(), { name: "plan", text: "Plan", kind: "bare toggle" });
   private readonly work = el("div", { class: "work" });
+  private looking: number | null = null;
   private run: Run | null = null;
   /** The text of the run, for its errors and its panel; and where it began in the editor, if a part of it was run. */
   private ran: { sql: string | null; line: number; column: number } = { sql: "", line: 1, column: 1 };
@@ -103,6 +107,17 @@ class Studio {
     else if (this.editor.text === "" && hello.history.length === 0 && hello.tables.length > 0) this.suggest(hello);
     this.wasConnected = true;
     document.body.dataset.ready = "true";
+    if (this.looking === null) this.lookForJobs();
+  }
+
+  /** Live queries are looked for as long as somebody looks at the page. */
+  private lookForJobs(): void {
+    const look = (): void => {
+      if (document.hidden) return;
+      void this.connection.ask<{ jobs: JobInfo[] }>({ op: "jobs" }).then(({ jobs }) => this.sidebar.showJobs(jobs), () => undefined);
+    };
+    this.looking = window.setInterval(look, JOBS_MS);
+    look();
   }
 
   /** A first query, for those who have none yet. */

@@ -20,6 +20,18 @@ export interface HistoryEntry {
   error: string | null;
 }
 
+export interface JobInfo {
+  name: string;
+  seconds: number;
+  rows_in: number;
+  rate_in: number;
+  rows_out: number;
+  late: number;
+  held_rows: number;
+  held_bytes: number;
+  streams: { name: string; watermark: string; behind: number | null }[];
+}
+
 export interface Hello {
   type: "hello";
   version: string;

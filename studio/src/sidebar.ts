@@ -1,7 +1,8 @@
-// The tables with their columns, and the history of queries. A click inserts a name, or puts a query back.
+// The tables with their columns, the live queries that run, and the history of queries. A click inserts a name, or puts a
+// query back.
 
 import { el } from "./dom";
-import type { HistoryEntry, TableInfo } from "./messages";
+import type { HistoryEntry, JobInfo, TableInfo } from "./messages";
 import { count, seconds, short } from "./values";
 
 /** A name as SQL has it: in quotes if it is not plain. */
@@ -16,12 +17,16 @@ export class Sidebar {
   private readonly tables = el("div", { class: "tables" });
   private readonly filter = el("input", { type: "search", placeholder: "Find a table or column", "aria-label": "find a table or column", input: () => this.find() });
   private readonly past = el("ol", { class: "history" });
+  private readonly running = el("ol", { class: "history" });
+  private readonly jobs = el("section", { class: "jobs", "aria-label": "live queries" }, el("div", { class: "bar" }, el("h2", {}, "Live queries")), this.running);
   private open = new Set<string>();
   private known: readonly TableInfo[] = [];
 
   constructor() {
+    this.jobs.hidden = true;
     this.root = el("nav", { class: "sidebar", "aria-label": "tables and history" },
       el("section", { class: "catalog", "aria-label": "tables" }, el("div", { class: "bar" }, el("h2", {}, "Tables")), this.filter, this.tables),
+      this.jobs,
       el("section", { class: "past", "aria-label": "history" }, el("div", { class: "bar" }, el("h2", {}, "History")), this.past));
   }
 
@@ -58,6 +63,19 @@ export class Sidebar {
       el("button", { type: "button", class: "name", "aria-label": `insert ${name}, ${type}`, click: () => this.onInsert?.(quoted(name)) }, name),
       el("span", { class: "about" }, type.toLowerCase())))));
     return details;
+  }
+
+  /** The live queries of this user; the section is there while one runs. */
+  showJobs(jobs: readonly JobInfo[]): void {
+    this.jobs.hidden = jobs.length === 0;
+    this.running.replaceChildren(...jobs.map((job) => {
+      const about = [`${short(Math.round(job.rate_in))}/s in`, `${short(job.rows_out)} out`, `holds ${short(job.held_rows)}`];
+      if (job.late > 0) about.push(`${short(job.late)} late`);
+      const streams = job.streams.map(({ name, watermark, behind }) => `${name}: watermark ${watermark}${behind ? `, ${count(behind)} behind` : ""}`);
+      return el("li", { class: "job", title: streams.join("\n") },
+        el("code", {}, job.name), el("span", { class: "about" }, about.join(", ")),
+        ...job.streams.map(({ name, watermark }) => el("span", { class: "about" }, `${name} ${watermark}`)));
+    }));
   }
 
   showHistory(entries: readonly HistoryEntry[]): void {

@@ -170,7 +170,7 @@ def summary(found: JobProgress) -> list[Line]:
     ]
     picture = [first]
     for stream in found.streams:
-        line: Line = [(f"  {stream.name}", "cyan"), (f"  watermark {_time(stream.watermark_us)}", "")]
+        line: Line = [(f"  {stream.name}", "cyan"), (f"  watermark {watermark_text(stream.watermark_us)}", "")]
         if stream.late:
             line.append((f"  {stream.late:,} late", "yellow"))
         if stream.without_time:
@@ -185,7 +185,8 @@ def summary(found: JobProgress) -> list[Line]:
     return picture
 
 
-def _time(time_us: int | None) -> str:
+def watermark_text(time_us: int | None) -> str:
+    """A watermark for people."""
     if time_us is None:
         return "none yet"
     return str(np.datetime64(time_us, "us")).replace("T", " ").removesuffix(".000000")

@@ -22,7 +22,7 @@ from tsql.backends import Run
 from tsql.kernels.expr.errors import CancelledError, TsqlError
 from tsql.loaded import LoadedPlan
 from tsql.running import CLOSE_SECONDS, AtWork
-from tsql.studio import names
+from tsql.studio import jobs, names
 from tsql.studio.filters import filters_of
 from tsql.studio.frames import Result
 from tsql.studio.outbox import Outbox
@@ -131,6 +131,8 @@ class Connection:
                 return self._planner(request)
             case "history":
                 return lambda: {"type": "history", "history": self.served.history.entries()}
+            case "jobs":
+                return lambda: {"type": "jobs", "jobs": jobs.entries()}
         raise BadRequest(f"the studio has no op {op!r}")
 
     def _hello(self) -> Answer:
