@@ -89,7 +89,8 @@ class JobRun:
         live = {scan: stream.source.time for stream in self.inputs for scan in stream.scans}
         self.query = LiveQuery(spec.plan, live, run, shards=spec.shards)
         self.emitter = Emitter(self.query, spec.emission, self.inputs)
-        self._check_answers()
+        if not all(stream.source.ends for stream in self.inputs):
+            check_answers(self.query, spec, self.notes)
         self.identity = Identity.of(spec.plan, self.query)
         self.epoch = 0
         self.committed = 0
@@ -127,21 +128,6 @@ class JobRun:
             names = tuple(scan.name for scan in mine)
             found.append(StreamInput(source, names, needed or {source.schema.names[0]}, self.wakeup))
         return found
-
-    def _check_answers(self) -> None:
-        """Refuse a query over streams without an end that could never answer, or would hold more and more rows."""
-        if all(stream.source.ends for stream in self.inputs):
-            return
-        shows_changes = self.spec.emission.horizon == AT_ONCE
-        for problem in problems(self.query):
-            if shows_changes and problem.has_changes:
-                self.notes.append(f"step {problem.step} gives what is known so far: {problem.text}")
-                continue
-            ways = [*problem.ways, *(["EMIT CHANGES, which shows the result so far"] if problem.has_changes else [])]
-            raise PlanError(
-                f"over a stream that does not end, this query could not do: {problem.text} (step {problem.step})",
-                hint="; or ".join(ways),
-            )
 
     def begin(self) -> None:
         """Open the sink and the streams, where the checkpoint says."""
@@ -379,6 +365,20 @@ class JobRun:
             rows, stream.late_rows = stream.late_rows, []
             if rows and self.spec.to_late_table is not None:
                 self.spec.to_late_table(stream, rows)
+
+
+def check_answers(query: LiveQuery, spec: Spec, notes: list[str]) -> None:
+    """Refuse a query over streams without an end that could never answer, or would hold more and more rows."""
+    shows_changes = spec.emission.horizon == AT_ONCE
+    for problem in problems(query):
+        if shows_changes and problem.has_changes:
+            notes.append(f"step {problem.step} gives what is known so far: {problem.text}")
+            continue
+        ways = [*problem.ways, *(["EMIT CHANGES, which shows the result so far"] if problem.has_changes else [])]
+        raise PlanError(
+            f"over a stream that does not end, this query could not do: {problem.text} (step {problem.step})",
+            hint="; or ".join(ways),
+        )
 
 
 def streams_of(plan: PhysicalPlan) -> Sequence[StreamSource]:

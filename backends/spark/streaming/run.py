@@ -21,9 +21,10 @@ from typing import Any
 
 from tsql.backends import Run
 from tsql.backends.live.jobs.checkpoint import KEPT_EPOCHS, Epoch
-from tsql.backends.live.jobs.job import EMIT_SECONDS, Spec
+from tsql.backends.live.jobs.job import EMIT_SECONDS, Spec, check_answers
 from tsql.backends.live.jobs.job import streams_of as sources_of
 from tsql.backends.live.jobs.progress import JobProgress
+from tsql.backends.live.query import LiveQuery
 from tsql.backends.live.sinks.sink import Output
 from tsql.backends.spark.failures import SPARK_ERRORS, translated
 from tsql.backends.spark.streaming.batch import Batch, Cluster, Outcome, States
@@ -110,6 +111,11 @@ class ClusterRun:
                 f"EMIT WITHIN {emission.within_us / 1e6:g} s: on Spark rows leave at the end of a micro-batch, "
                 "which takes some tenths of a second at least"
             )
+        if not self._ends:
+            times = {scan: stream.source.time for stream in self.streams for scan in stream.scans}
+            whole = LiveQuery(self.spec.plan, times, Run(self.run_handle.settings, dict(self.run_handle.parameters)), 1)
+            check_answers(whole, self.spec, self.notes)
+            whole.close()
         if emission.has_changes and not getattr(self.spec.sink, "takes_changes", True):
             raise PlanError(
                 "the query gives changes of its result, and the sink takes final rows only", hint="EMIT FINAL"

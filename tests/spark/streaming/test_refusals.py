@@ -58,6 +58,16 @@ def test_streams_that_spark_does_not_read(tmp_path: Path) -> None:
         refused(lambda: db.sql(TUMBLE).start(replay=10.0), "one machine")
 
 
+def test_queries_that_never_answer(tmp_path: Path) -> None:
+    """As on one machine: the groups of an endless stream are never complete."""
+    write_all(tmp_path, TABLE, 1)
+    with tsql.connect(spark=Cluster(2)) as db:
+        db.sql(stream_of(tmp_path, follow=True))
+        refused(
+            lambda: db.sql("SELECT k, count(*) AS n FROM clicks GROUP BY k").start(), "does not end", "EMIT CHANGES"
+        )
+
+
 def test_clusters_that_share_nothing(tmp_path: Path) -> None:
     write_all(tmp_path, TABLE, 1)
     cluster = Cluster(2)
