@@ -42,7 +42,7 @@ class QueryRunner:
         """Starts a query as a job of the session."""
         self.live_streams: Callable[[], Streams]
         """The streams of the catalog, for one job."""
-        self.find_streams: Callable[[logical.Output], bool | None] = lambda plan: None
+        self.find_streams: Callable[[Callable[[], logical.Output]], bool | None] = lambda plan: None
         """Whether a query reads streams (None: no), and whether one of them does not end."""
         self.start_ms = 0.0
         """What it took to start Spark, if it was started here."""
@@ -127,7 +127,7 @@ class QueryRunner:
 
     def _streams(self, prepared: Prepared) -> bool | None:
         """None: the query reads no streams. Whether one of them does not end."""
-        return self.find_streams(prepared.query.plan)
+        return self.find_streams(lambda: prepared.query.plan)
 
     def _job(self, prepared: Prepared, values: dict[str, Any], settings: Settings, *given: Any, **more: Any) -> Job:
         """Start a query as a job: it is planned over its streams, and not over the files that they are now."""

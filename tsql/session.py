@@ -262,10 +262,12 @@ class Session:
 
         return Streams(self.catalog)
 
-    def _find_streams(self, plan: Any) -> bool | None:
+    def _find_streams(self, plan: Callable[[], Any]) -> bool | None:
+        if not self.catalog.has_streams():
+            return None  # a plan that was found on disk is not analyzed for this
         from tsql.catalog.streams import endless
 
-        return endless(plan, self.catalog)
+        return endless(plan(), self.catalog)
 
     def _start_job(self, query: Any, *given: Any, **more: Any) -> Job:
         """Start a job (`tsql.jobs.Query`)."""

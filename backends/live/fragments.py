@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run
+from tsql.backends.live.held_files import is_in_file
 from tsql.backends.local.lower.lower import dependent
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.entry import chunk_columns
@@ -266,11 +267,13 @@ def _dealt(rows: Rows, shards: int) -> list[Rows]:
 
 
 def joined(rows: Rows) -> Rows:
-    """The same rows in few chunks."""
-    if len(rows) < MANY_CHUNKS:
+    """The same rows in few chunks. Those in files stay there."""
+    small = [chunk for chunk in rows if not is_in_file(chunk)]
+    if len(small) < MANY_CHUNKS:
         return rows
-    columns = range(len(rows[0].arrays))
-    return [Chunk((0,), count(rows), [pa.concat_arrays([c.arrays[i] for c in rows]) for i in columns])]
+    columns = range(len(small[0].arrays))
+    whole = Chunk((0,), count(small), [pa.concat_arrays([c.arrays[i] for c in small]) for i in columns])
+    return [*(chunk for chunk in rows if is_in_file(chunk)), whole]
 
 
 def to_table(rows: Rows, schema: Schema) -> pa.Table:

@@ -21,6 +21,8 @@ from tsql.backends.live.fragments import (
     joined,
     value_name,
 )
+from tsql.backends.live.held_files import LEAST_BYTES, bytes_in_memory, in_file
+from tsql.backends.settings import Settings
 from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, Parameter
 from tsql.kernels.expr.schema import Schema
@@ -69,7 +71,14 @@ class HeldRows:
 
     @property
     def bytes(self) -> int:
-        return sum(array.nbytes for chunk in self.rows for array in chunk.arrays)
+        """What is in memory."""
+        return sum(map(bytes_in_memory, self.rows))
+
+    def to_files(self, settings: Settings) -> None:
+        """Move large chunks into files."""
+        self.rows = [
+            in_file(chunk, settings) if bytes_in_memory(chunk) >= LEAST_BYTES else chunk for chunk in joined(self.rows)
+        ]
 
     def freeze(self) -> Any:
         """What is held, for `thaw`: whatever happens until then is undone."""

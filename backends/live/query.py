@@ -242,12 +242,19 @@ class LiveQuery:
         return [b for part in self._parts(self.last, rows) for b in self.output.batches(part)]
 
     def _check_memory(self) -> None:
-        """Check held rows against memory_limit: they cannot be spilled."""
-        limit = self.engine.run.settings.memory_limit
-        if limit is not None:
-            self.engine.held_bytes = sum(held.bytes for _, held in self.held())
-            if self.engine.held_bytes > limit:
-                raise self._too_much()
+        """Check held rows against memory_limit. They may take half of it; what is more goes into files."""
+        settings = self.engine.run.settings
+        limit = settings.memory_limit
+        if limit is None:
+            return
+        for _, held in sorted(self.held(), key=lambda one: one[1].bytes, reverse=True):
+            self.engine.held_bytes = sum(one.bytes for _, one in self.held())
+            if self.engine.held_bytes <= limit // 2:
+                return
+            held.to_files(settings)
+        self.engine.held_bytes = sum(held.bytes for _, held in self.held())
+        if self.engine.held_bytes > limit:
+            raise self._too_much()
 
     def _too_much(self) -> OutOfMemoryError:
         most, _ = max(self.held(), key=lambda one: len(one[1]))

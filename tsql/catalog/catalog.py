@@ -221,6 +221,10 @@ class Catalog:
         kept = self.datasets()
         return [] if kept is None else [one.name for one in kept.all() if one.name.lower() not in self._entries]
 
+    def has_streams(self) -> bool:
+        """Whether there is any stream."""
+        return any(isinstance(entry, External) and entry.kind == "stream" for _, entry in self._entries.values())
+
     def shown_name(self, name: str) -> str:
         """A name as it was written when it was bound."""
         return self._entries[name.lower()][0]

@@ -10,6 +10,13 @@ CREATE OR REPLACE STREAM s (a INT NOT NULL, ts TIMESTAMP, PERIOD FOR p (ts, te),
 WATERMARK FOR ts AS ts ON LATE INTO s_late)
 CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts AS ts ON LATE ADJUST)
 CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts AS ts ON LATE ERROR ALLOWED LATENESS INTERVAL '0 seconds')
+CREATE SINK out WITH (connector = 'parquet', path = 'folder')
+CREATE OR REPLACE SINK out WITH (connector = 'kafka', 'kafka.acks' = 'all', topic = 't')
+CREATE SINK IF NOT EXISTS out WITH (connector = 'ndjson', path = 'rows.ndjson')
+DROP SINK IF EXISTS out
+SHOW SINKS
+CREATE MATERIALIZED VIEW v AS SELECT a, count(*) FROM t GROUP BY a EMIT CHANGES
+DROP MATERIALIZED VIEW v
 CREATE STREAM IF NOT EXISTS s WITH ('scan.mode' = 'all', n = -5, flag = TRUE)
 CREATE TABLE rates (cur VARCHAR, rate DOUBLE, vs TIMESTAMP, ve TIMESTAMP, PERIOD FOR valid_time (vs, ve)) \
 WITH (connector = 'csv', path = 'rates.csv')

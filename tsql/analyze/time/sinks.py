@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tsql.analyze import kinds as statements
 from tsql.analyze.files import constant
-from tsql.analyze.time.streams import main_name
+from tsql.analyze.time.streams import main_name, named_option
 from tsql.catalog.external import SINK, Connection, External
 from tsql.grammar.time.nodes import CreateSink
 from tsql.kernels.expr.errors import TsqlError
@@ -39,8 +39,7 @@ def create_sink(analyzer: Analyzer, node: CreateSink) -> statements.CreateExtern
     try:
         check_options(connector.lower(), options)
     except TsqlError as error:
-        named = next((name for name in positions if name in error.message.replace("'", " ").split()), "connector")
-        error.position = position_of(positions[named])
+        error.position = position_of(named_option(positions, error.message))
         raise error.locate(analyzer.parsed.source.text) from None
     entry = External(SINK, Schema(()), connection=Connection(connector.lower(), options))
     return statements.CreateExternal(name, entry, bool(node.args.get("replace")))

@@ -180,10 +180,16 @@ def _connection(
         try:
             check_options(connector, given)
         except TsqlError as error:
-            named = next((name for name in positions if f"{name}" in error.message.split()), "connector")
-            error.position = position_of(positions[named])
+            error.position = position_of(named_option(positions, error.message))
             raise error.locate(analyzer.parsed.source.text) from None
     return Connection(connector, given)
+
+
+def named_option(positions: dict[str, exp.Expr], message: str) -> exp.Expr:
+    """The option that a message is about."""
+    words = message.replace("'", " ").replace('"', " ").split()
+    named = next((name for name in positions if name != "connector" and name in words), "connector")
+    return positions[named]
 
 
 def _files(analyzer: Analyzer, options: dict[str, Any], positions: dict[str, exp.Expr], node: StreamOptions) -> Files:

@@ -97,7 +97,7 @@ DEFINITIONS: Table = {
     exp.PartitionedByProperty: reads("this"),
     exp.FileFormatProperty: reads("this", refused={"hive_format": "STORED"}, foreign="expressions"),
     exp.LikeProperty: Refusal("LIKE", "CREATE TABLE t AS SELECT * FROM u LIMIT 0"),
-    exp.MaterializedProperty: reads(),
+    exp.MaterializedProperty: reads(foreign="this"),
     exp.Index: None,
     exp.ForeignKey: None,
     exp.Reference: None,

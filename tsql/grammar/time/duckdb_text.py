@@ -93,6 +93,8 @@ class DuckdbTimeText(TimeGenerator):
 
     def create_sql(self, expression: exp.Create) -> str:
         properties = expression.args.get("properties")
+        if properties is not None and properties.find(exp.MaterializedProperty):
+            cannot_say("CREATE MATERIALIZED VIEW")
         if properties is not None:
             kept = [node for node in properties.expressions if not isinstance(node, StreamOptions)]
             expression.set("properties", exp.Properties(expressions=kept) if kept else None)

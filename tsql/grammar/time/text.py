@@ -37,6 +37,7 @@ class TimeGenerator(ExpressionGenerator):
     PROPERTIES_LOCATION = {
         **ExpressionGenerator.PROPERTIES_LOCATION,
         StreamOptions: exp.Properties.Location.POST_SCHEMA,
+        exp.MaterializedProperty: exp.Properties.Location.POST_CREATE,
     }
     TRANSFORMS = {
         **ExpressionGenerator.TRANSFORMS,
