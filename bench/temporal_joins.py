@@ -177,6 +177,11 @@ def table(rows: int, keys: int, seed: int) -> pa.Table:
     )
 
 
+def is_sparse(case: Case, keys: int) -> bool:
+    """Whether the answer grows with the rows: without keys, rows of many keys all live at the same time."""
+    return case.on != "true" or keys <= KEYS["10 keys"]
+
+
 def tables(rows: int, keys: int) -> dict[str, pa.Table]:
     """The two tables of one size."""
     return {"a": table(rows, keys, 1), "b": table(rows, keys, 2)}
@@ -234,7 +239,7 @@ def main(args: Iterable[str] | None = None) -> int:
             found = tables(rows, keys)
             with tsql.connect(threads=options.threads) as db:
                 load(db, found)
-                for case in (case for case in CASES if options.only in case.name):
+                for case in (case for case in CASES if options.only in case.name and is_sparse(case, keys)):
                     reason = None if options.no_check or rows > sizes[0] else wrong(db, case, found)
                     if reason is not None:
                         print(f"{case.name}, {label}: {reason}", file=sys.stderr)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given
 from tsql.backends.live.held_joins import Joins
 from tsql.backends.live.operator import HeldRows
-from tsql.planner.logical.predicates import JoinKey
+from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.progress import Progress
 
@@ -22,7 +22,8 @@ class FullJoins(Joins):
     def __init__(self, step: HashJoin, engine: Engine):
         super().__init__(step, engine)
         self.is_eager = False
-        plain = replace(step.without_range, build="right", early=False)
+        condition = conjunction([*step.times, *conjuncts(step.condition)])
+        plain = replace(step, build="right", early=False, range=(), overlap=None, condition=condition)
         self.matched = HeldRows(self.below[1].schema)
         self.left_join = self.over(step=replace(plain, kind="left"))
         swapped = tuple(JoinKey(k.right, k.left, k.null_safe) for k in step.keys)

@@ -16,8 +16,8 @@ from tsql.kernels.expr.types import INTERVAL, TIMESTAMP, TIMESTAMPTZ
 from tsql.planner.choose.join_methods import ranged
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.columns import distinct
 from tsql.planner.cost.stats import combinations
+from tsql.planner.logical import facts
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.lengths import length
 from tsql.planner.logical.predicates import conjunction, conjuncts
@@ -86,10 +86,12 @@ def _is_worth_turning(found: HashJoin, other: HashJoin, node: logical.Join) -> b
 
 
 def _is_unique(joined: HashJoin, node: logical.Join) -> bool:
-    """Whether few rows of the built side are known to share a key."""
+    """Whether no two rows of the built side have the same keys. Statistics do not tell: one value may be that of half
+    of the rows."""
     built = node.left if joined.build == "left" else node.right
-    known = [distinct(key.left if joined.build == "left" else key.right, built) for key in joined.keys]
-    return any(values is not None and values >= cost.UNIQUE * stats.rows(built) for values in known)
+    sides = [key.left if joined.build == "left" else key.right for key in joined.keys]
+    names = {side.name for side in sides if isinstance(side, Column)}
+    return any(key <= names for key in facts.keys(built))
 
 
 def rows_per_key(joined: HashJoin, node: logical.Join) -> float:

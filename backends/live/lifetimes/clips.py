@@ -4,7 +4,7 @@ A row is final when that start is known and no earlier one can come, or when the
 dropped when no row, held or to come, begins before them.
 
 State: rows that go on and have not been clipped, and the starts behind the bounds. Cost: when a bound moves, the steps
-of the plan over them. Conditions that are no equalities are answered at the end (`clip_plan._by_trying`)."""
+of the plan over them. A condition that is no equality is that of an ASOF join that looks ahead (`clip_plan._nearest`)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tsql.backends.live.operator import (
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.process.quick_dataclass import dataclass
+from tsql.planner.physical.operators.asof_join import AsofJoin
 from tsql.planner.physical.operators.filter import Filter
 from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.operators.project import Project
@@ -39,12 +40,13 @@ from tsql.planner.physical.step import Step
 @dataclass(frozen=True)
 class Clip:
     """top: the join of `rows` with their answers. first: its column with the first start of `others` after a row's.
-    start: the row's, other_start: that of the others; end: the row's end, where users of `top` say it."""
+    start: from when on the row may be clipped, other_start: the start of the others; end: the row's end, where users of
+    `top` say it."""
 
     top: HashJoin
     rows: Step
     others: Step
-    start: str
+    start: Expr
     other_start: str
     first: str
     end: Expr | None
@@ -52,6 +54,9 @@ class Clip:
 
 def find_clip(step: Step, users: Users) -> Form | None:
     """The steps of a CLIP JOIN that end here."""
+    if isinstance(step, AsofJoin):
+        nearest = _nearest(step, users.get(id(step), []))
+        return None if nearest is None else Form((nearest.rows, nearest.others), partial(Clips, nearest))
     if not (isinstance(step, HashJoin) and step.op == "hash_join" and step.kind == "inner" and len(step.inputs) == 2):
         return None
     for side in range(2):
@@ -90,9 +95,22 @@ def _clip(top: HashJoin, side: int, users: list[Step]) -> Clip | None:
         if isinstance(other, Column) and other.name == at[0] and isinstance(mine, Column):
             start = mine.name
     rows = origin(top.inputs[side])
-    if start is None or top.condition is not None or start not in rows.schema:
+    if start is None or top.condition is not None or top.times or start not in rows.schema:
         return None
-    return Clip(top, rows, others, start, other_start.name, shown[0], _end(users, shown[0], rows))
+    end = _end(users, shown[0], rows)
+    return Clip(top, rows, others, Column(start, TIMESTAMP), other_start.name, shown[0], end)
+
+
+def _nearest(top: AsofJoin, users: list[Step]) -> Clip | None:
+    """A left ASOF join of which nothing is used but the first start of the others, to clip rows."""
+    (start, first), (rows, others) = top.at.args, map(origin, top.inputs)
+    if not (top.kind == "left" and top.at.name == "<" and top.tolerance is None and isinstance(first, Column)):
+        return None
+    end = _end(users, first.name, rows)
+    used = {name for user in users for expr in user.expressions() for name in expr.columns()}
+    if end is None or not used <= {first.name, *rows.schema.names}:
+        return None
+    return Clip(top, rows, others, start, first.name, first.name, end)
 
 
 def _end(users: list[Step], first: str, rows: Step) -> Expr | None:
@@ -142,7 +160,7 @@ class Clips(LiveOperator):
 
     def advance(self) -> Rows:
         rows, others = self.held
-        comes = self.progress[0].bounds.get(self.clip.start)
+        comes = self.progress[0].lower(self.clip.start)
         time = self.progress[1].bounds.get(self.clip.other_start)
         ended = self.progress[1].ended
         found: Rows = []
@@ -174,6 +192,6 @@ class Clips(LiveOperator):
             return (
                 "the rows that clip others start at no time that advances, so nothing is ever known not to be clipped"
             )
-        if not self.progress[0].ended and self.progress[0].bounds.get(self.clip.start) is None:
+        if not self.progress[0].ended and self.progress[0].lower(self.clip.start) is None:
             return "the rows that are clipped start at no time that advances, so all later starts are held"
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tsql.backends.live.fragments import Engine
 from tsql.backends.live.operator import LiveOperator, origin
@@ -75,6 +75,19 @@ def through_projects(step: Step) -> tuple[Step, dict[str, Expr]]:
     return below, columns
 
 
+def through_filters(step: Step) -> tuple[Step, dict[str, Expr], list[Expr]]:
+    """The step below movement, projections and filters; the columns of `step`, and what the filters ask for, as
+    expressions over it."""
+    below, columns = through_projects(step)
+    asked: list[Expr] = []
+    while isinstance(below, Filter):
+        asked += conjuncts(below.predicate)
+        below, inner = through_projects(below.inputs[0])
+        columns = {name: replaced(expr, inner) for name, expr in columns.items()}
+        asked = [replaced(part, inner) for part in asked]
+    return below, columns, asked
+
+
 def replaced(expr: Expr, columns: dict[str, Expr]) -> Expr:
     """An expression over other expressions for its columns."""
     if isinstance(expr, Column):
@@ -143,10 +156,10 @@ def is_infinite(expr: Expr) -> bool:
     return isinstance(expr, Literal) and expr.value == INFINITE
 
 
-def comparisons(condition: Expr | None, more: tuple[Expr, ...] = ()) -> list[tuple[Expr, Expr]] | None:
-    """(low, high) of each `low < high` that a condition consists of; None if it has other parts."""
+def comparisons(parts: Iterable[Expr]) -> list[tuple[Expr, Expr]] | None:
+    """(low, high) of conditions `low < high`; None if one is of another form."""
     found = []
-    for part in (*more, *conjuncts(condition)):
+    for part in parts:
         match part:
             case Call(name="<", args=(low, high)) | Call(name=">", args=(high, low)):
                 found.append((low, high))

@@ -58,7 +58,8 @@ def _islands(step: Step, users: Users) -> Merge | None:
     if islands is None:
         return None
     until = islands.until
-    known = {*islands.keys, *islands.values, islands.start}
+    # Other columns are those of the first row of an island, which is the first one held too.
+    known = set(islands.first.inputs[0].schema.names) - {islands.end}
     if not _uses_only(users.get(id(step), []), known, until.sql()):
         return None
     ends = tuple(c.name for c in until.args if isinstance(c, Column))

@@ -42,7 +42,7 @@ BEGINNING = -(2**63) + 1
 
 def find_pieces(step: Step, users: Users) -> Form | None:
     """The steps that cut rows, and end here."""
-    found = pieces_of(step)
+    found = pieces_of(step, users)
     if found is None:
         return None
     below = (found.rows, *(other.rows for other in found.spans.others))
@@ -108,7 +108,7 @@ class Pieces(LiveOperator):
             ]
         )
         begin = Case(((goes_on, opened),), Call("greatest", (first, since), TIMESTAMP))
-        return begin, Call("least", (Column(form.end, TIMESTAMP), last), TIMESTAMP), last, goes_on
+        return begin, Call("least", (form.end, last), TIMESTAMP), last, goes_on
 
     def _pieces(self, rows: Step, spans: Step) -> Step:
         """The pieces that later rows do not change."""
@@ -117,7 +117,7 @@ class Pieces(LiveOperator):
         joined = HashJoin((rows, spans), kind="inner", keys=keys, condition=self._overlap())
         begin, end, last, goes_on = self._times
         is_real = any_of([goes_on, compare(begin, "<", end)])
-        over = compare(Column(form.end, TIMESTAMP), "<=", self.time)
+        over = compare(form.end, "<=", self.time)
         is_final = any_of([over, compare(last, "<" if form.spans.covered else "<=", self.time)])
         final = Filter((joined,), predicate=all_of([is_real, any_of([is_final, parameter("ended", BOOLEAN)])]))
         return Project(
@@ -130,7 +130,7 @@ class Pieces(LiveOperator):
         return all_of(
             [
                 compare(Column(SINCE, TIMESTAMP), "<=", Column(form.last, TIMESTAMP)),
-                compare(Column(form.first, TIMESTAMP), "<", Column(form.end, TIMESTAMP)),
+                compare(Column(form.first, TIMESTAMP), "<", form.end),
             ]
         )
 
@@ -141,7 +141,7 @@ class Pieces(LiveOperator):
         there = all_of([compare(first, "<", time), compare(last, ">=" if form.spans.covered else ">", time)])
         now = Filter((spans,), predicate=there)
         keys = tuple(JoinKey(mine, _column(spans, other), True) for mine, other in form.keys)
-        alive = Filter((rows,), predicate=compare(Column(form.end, TIMESTAMP), ">", time))
+        alive = Filter((rows,), predicate=compare(form.end, ">", time))
         joined = HashJoin((alive, now), kind="left", keys=keys)
         begin, _, _, _ = self._times
         has_begun = compare(Column(form.start, TIMESTAMP), "<", time)

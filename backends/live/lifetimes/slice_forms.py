@@ -1,8 +1,8 @@
-"""Reads `snapshot.by_spans` and `sets._copies` back from a plan: results that hold between two starts or ends."""
+"""Reads `spans.Spans` and `sets._copies` back from a plan: results that hold between two starts or ends."""
 
 from __future__ import annotations
 
-from tsql.backends.live.lifetimes.forms import columns_of, start_of, through_projects
+from tsql.backends.live.lifetimes.forms import Users, columns_of, start_of, through_projects
 from tsql.backends.live.operator import origin
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.process.quick_dataclass import dataclass
@@ -46,14 +46,14 @@ class CopyForm:
     shown: tuple[tuple[str, Expr], ...]
 
 
-def spans_of(top: Step) -> SpanForm | None:
-    """The spans that a step gives."""
+def spans_of(top: Step, users: Users) -> SpanForm | None:
+    """The spans that a step gives: what is computed of the rows of each (a grouping, or window functions and filters),
+    joined with their times."""
     if not (isinstance(top, HashJoin) and top.op == "hash_join" and top.kind == "inner"):
         return None
     for side in range(2):
-        groups, _ = through_projects(top.inputs[side])
         edges, columns = through_projects(top.inputs[1 - side])
-        if not (isinstance(groups, Aggregate) and groups.calls and isinstance(edges, Window)):
+        if not isinstance(edges, Window):
             continue
         names = {call.name: name for name, call in edges.calls}
         if set(names) != {"lead", "row_number"} or len(edges.order) != 1:
@@ -65,13 +65,46 @@ def spans_of(top: Step) -> SpanForm | None:
         if not isinstance(at, Column):
             continue
         ends = _starts_and_ends(distinct, at.name)
-        used = {c for _, call in groups.calls for e in call.expressions() for c in e.columns()}
-        if ends is None or used & {ends[1], ends[2]}:
+        if ends is None:
             continue
+        used = _used_of_spans(top.inputs[side])
+        if used is None or (used | _read(top, users)) & {ends[1], ends[2]}:
+            continue  # The lifetimes of rows are cut to the slice.
         wanted = {names["lead"], at.name}
         times = tuple(n for n, e in columns.items() if isinstance(e, Column) and e.name in wanted)
         return SpanForm(top, top, *ends, tuple(n for n in times if n in top.schema))
     return None
+
+
+def _used_of_spans(step: Step) -> set[str] | None:
+    """The columns of rows of which something is computed span by span, in the steps from the repeated rows to this one;
+    None if they are others."""
+    steps, below = [], origin(step)
+    while isinstance(below, Project | Filter | Window | Aggregate):
+        steps.append(below)
+        below = origin(below.inputs[0])
+    if not isinstance(below, Series):
+        return None
+    used: set[str] = set()
+    for one in steps:
+        by = one.by if isinstance(one, Window) else ()
+        if isinstance(one, Project | Aggregate):
+            by = tuple(expr for _, expr in (one.columns if isinstance(one, Project) else one.by))
+        if not (isinstance(one, Filter) or any(isinstance(e, Column) and e.name == below.column for e in by)):
+            return None
+        exprs = one.expressions()
+        if isinstance(one, Project):
+            exprs = tuple(e for name, e in one.columns if not (isinstance(e, Column) and e.name == name))
+        used |= {name for expr in exprs for name in expr.columns()}
+    return used
+
+
+def _read(step: Step, users: Users) -> set[str]:
+    """The columns of a step that others may read."""
+    mine = users.get(id(step), [])
+    if not mine or not all(isinstance(user, Project | Aggregate) for user in mine):
+        return set(step.schema.names)
+    return {name for user in mine for expr in user.expressions() for name in expr.columns()}
 
 
 def _starts_and_ends(both: Step, time: str) -> tuple[Step, str, str] | None:

@@ -1,9 +1,9 @@
-"""Live snapshots that are computed in slices of time: aggregates that cannot follow rows (a median, DISTINCT), and
-INTERSECT ALL and EXCEPT ALL.
+"""Live snapshots that are computed in slices of time: aggregates that cannot follow rows (a median, DISTINCT), QUALIFY
+and LIMIT per snapshot, INTERSECT ALL and EXCEPT ALL.
 
 What holds at an instant depends on the rows alive then. So the steps of the plan are run over the rows that are alive
 between the last bound and this one, cut to that slice. Pieces that were cut by a bound are put together again: of
-aggregates by the steps that follow (`Merges`), of copies of rows here.
+spans by the steps that follow (`Merges`), of copies of rows here.
 
 State: the rows that are alive at the bound or start later; of copies, those that are open. Cost: when the bound moves,
 the steps of the plan over the rows of the slice."""
@@ -42,7 +42,7 @@ SO_FAR = Frame("rows", Bound("unbounded"), Bound("current"))
 
 def find_slices(step: Step, users: Users) -> Form | None:
     """The steps that are computed in slices and end here."""
-    spans = spans_of(step)
+    spans = spans_of(step, users)
     if spans is not None:
         return Form((spans.rows,), partial(Spans, spans))
     copies = copies_of(step)
@@ -93,7 +93,7 @@ class Slices(LiveOperator):
 
 
 class Spans(Slices):
-    """Aggregates of each span between two starts or ends. Steps that follow merge what a bound has cut."""
+    """What is computed of each span between two starts or ends. Steps that follow merge what a bound has cut."""
 
     def __init__(self, form: SpanForm, engine: Engine):
         super().__init__(form, engine)

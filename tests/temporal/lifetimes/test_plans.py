@@ -74,6 +74,7 @@ def test_filters_on_keys_move_below(db: Any) -> None:
     assert any("n > 1" in line for line in lines[place:]) and not any("where=(n > 1" in line for line in lines[:place])
 
 
+TIMES = pa.timestamp("us")
 STEPS = """plan version 1
 target local shards=2
 
@@ -222,3 +223,19 @@ def test_an_anti_join_by_another_condition_is_by_time(db: Any) -> None:
     sql = f"SELECT v FROM {ANY} a WHERE NOT EXISTS (SELECT 1 FROM {ANY} b WHERE a.k = b.k AND a.v < b.v)"
     line = joined(db, sql)
     assert "range=(alive_from_1 < alive_to) overlap=(alive_from < alive_to_1) where=(v < v_1)" in line, line
+
+
+def test_keys_that_seem_unique_are_not_relied_on() -> None:
+    """Half of the rows have one key, which the bounds of the column do not tell."""
+    rows = 2000
+    keys = [5 if i % 2 else i * 1_000_003 for i in range(rows)]
+    table = pa.table({"k": keys, "v": range(rows), "ts": pa.array([i * 1_000_000 for i in range(rows)], TIMES)})
+    with tsql.connect(threads=2) as db:
+        db.register("events", table)
+        relation = db.sql(f"SELECT a.v, b.v AS w FROM {SLIDE} a JOIN {SLIDE} b ON a.k = b.k")
+        assert "range=(" in joined(db, f"SELECT a.v, b.v AS w FROM {SLIDE} a JOIN {SLIDE} b ON a.k = b.k")
+        times = dict(zip(range(rows), keys, strict=True))
+        expected = {(i, j) for i in times for j in range(i - 9, i + 10) if times.get(j) == times[i]}
+        assert sorted(relation.arrow().select(["v", "w"]).to_pylist(), key=str) == sorted(
+            ({"v": i, "w": j} for i, j in expected), key=str
+        )
