@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import urllib.parse
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -184,12 +185,16 @@ class Job:
         if drain and now:
             raise PlanError("a job is drained or stopped at once, not both")
         if now:
-            self._stops_now = True
-            self._run.cancel("the job was stopped")
+            self._cancel()
         elif not self.is_over:
             self._job.stop("drain" if drain else "checkpoint")
         if not self.wait(timeout):
             raise ExecutionError(f"job {self.name} does not stop", hint="stop(now=True)")
+
+    def _cancel(self) -> None:
+        """Have the job end at once, without an error."""
+        self._stops_now = True
+        self._run.cancel("the job was stopped")
 
     def __enter__(self) -> Job:
         return self
@@ -237,16 +242,17 @@ class Jobs:
             )
         place = None if folder is None else Checkpoint(folder)
         try:
-            known = None if place is None else place.job()
-            if known is not None and query.is_planned:
-                plan = _kept_plan(known, plan, _LiveNames(session.catalog, streams))
-            identifier = str((known or {}).get("identifier") or _new_name())
-            title = optional_text(name, "the name of a job") or str((known or {}).get("name") or identifier)
+            known = (None if place is None else place.job()) or {}
+            before = None if place is None else place.about()
+            if before is not None and query.is_planned:
+                plan = _kept_plan(before, plan, _LiveNames(session.catalog, streams))
+            identifier = str(known.get("identifier") or _new_name())
+            title = optional_text(name, "the name of a job") or str(known.get("name") or identifier)
             settings = session.settings
             shards = settings.shards or settings.threads or CORES
             made = self._sink(sink, folder)
             spec = Spec(_checked_name(title), identifier, plan, made, place, float(interval), shards)
-            spec.to_late_table = self._late_rows
+            spec.late_sink = lambda stream: self._late_sink(stream, folder)
             _check_late_tables(session, plan, streams)
             job = Job(session, spec, query.values, query.relocate, self._make_run())._begin()
         except BaseException:
@@ -277,10 +283,14 @@ class Jobs:
             return list(self._jobs)
 
     def close(self) -> None:
-        """Stop all of them, and drop what came after their last epochs."""
-        for job in self.all():
-            if not job.is_over:
-                job.stop(now=True)
+        """Stop all of them, and drop what came after their last epochs. Errors of a job are its own: `wait` raises
+        them."""
+        going = [job for job in self.all() if not job.is_over]
+        for job in going:
+            job._cancel()
+        deadline = time.monotonic() + STOP_SECONDS
+        for job in going:
+            job._is_over.wait(max(0.0, deadline - time.monotonic()))
 
     def _sink(self, sink: Any, checkpoint: str | None) -> Sink:
         from tsql.backends.live.sinks.connectors import sink_for
@@ -297,13 +307,14 @@ class Jobs:
             raise CatalogError(f'"{sink}" is a {entry.kind}, and results go into a table, a folder or a sink')
         return sink_for(sink)
 
-    def _late_rows(self, stream: StreamInput, rows: list[pa.RecordBatch]) -> None:
-        """Add late rows to the table of ON LATE INTO."""
-        from tsql.table_sink import insert
+    def _late_sink(self, stream: StreamInput, checkpoint: str | None) -> Sink:
+        """The sink of the table of ON LATE INTO."""
+        from tsql.table_sink import TableSink
 
         watermark = stream.source.watermark
         assert watermark is not None and watermark.into is not None
-        insert(self._session, watermark.into, pa.Table.from_batches(rows))
+        name = urllib.parse.quote(stream.source.catalog_name, safe="")
+        return TableSink(self._session, watermark.into, checkpoint, f"late-{name}")
 
 
 class _LiveNames:
@@ -320,10 +331,10 @@ class _LiveNames:
         return getattr(self._catalog, name)
 
 
-def _kept_plan(known: dict[str, Any], plan: PhysicalPlan, names: _LiveNames) -> PhysicalPlan:
+def _kept_plan(before: dict[str, Any], plan: PhysicalPlan, names: _LiveNames) -> PhysicalPlan:
     """The plan that a job had, if it was made from the same text: another number of threads, or another version, may
     plan the same query in another way, and the state is that of the old plan. Any other query has its new plan."""
-    text = known.get("identity", {}).get("plan")
+    text = before.get("identity", {}).get("plan")
     if not isinstance(text, str):
         return plan
     kinds = {

@@ -18,8 +18,10 @@ import pyarrow as pa
 from tsql.analyze.changes import Overlay
 from tsql.analyze.statements import Analyzer
 from tsql.backends.io.arrow import ArrowSource
-from tsql.backends.io.durable import sync_file, sync_folder
+from tsql.backends.io.durable import sync_folder
+from tsql.backends.live.jobs.kept_rows import read_rows, write_rows
 from tsql.backends.live.sinks.sink import CHANGE, Output, Token
+from tsql.backends.live.sinks.staging import check_ahead
 from tsql.catalog.definition import Table
 from tsql.grammar.parser.statements import parse
 from tsql.grammar.script import split
@@ -42,10 +44,11 @@ class TableSink:
     is_exact = True
     takes_changes = True
 
-    def __init__(self, session: Session, table: str, checkpoint: str | None):
+    def __init__(self, session: Session, table: str, checkpoint: str | None, staging: str = "rows"):
+        """staging: the name of the folder in the checkpoint for rows that are prepared."""
         self._session, self._table = session, table
         self._is_kept = checkpoint is not None and session.path is not None
-        self._staging = Path(checkpoint) / "rows" if checkpoint is not None else None
+        self._staging = Path(checkpoint) / staging if checkpoint is not None else None
         self._waiting: list[pa.RecordBatch] = []
         self._prepared: dict[int, list[pa.RecordBatch]] = {}
         self._committed: int | None = None
@@ -81,6 +84,9 @@ class TableSink:
     def recover(self, epoch: int, token: Token) -> None:
         self._waiting = []
         known = self.last_committed()
+        if self._is_kept:
+            assert self._output is not None
+            check_ahead(f"table {self._table}", self._output.job, known or 0, epoch)
         if self._staging is not None:
             if token is not None and known is not None and known < epoch:
                 self.commit(epoch, token)
@@ -101,18 +107,17 @@ class TableSink:
         assert self._output is not None
         name = f"{epoch:09d}.arrow"
         try:
-            with pa.OSFile(str(self._staging / name), "wb") as sink, pa.ipc.new_file(sink, self._output.schema) as file:
-                for batch in rows:
-                    file.write_batch(batch)
-            sync_file(self._staging / name)
+            checksum = write_rows(self._staging / name, rows, self._output.schema)
             sync_folder(self._staging)
         except OSError as error:
             raise SourceError(f"cannot write {self._staging / name}: {error.strerror or error}") from error
-        return name
+        return [name, checksum]
 
     def commit(self, epoch: int, token: Token) -> None:
+        if token is None:
+            return
         known = self.last_committed()
-        if token is None or (known is not None and epoch <= known):
+        if known is not None and epoch <= known:
             return
         rows = self._rows(epoch, token)
         with self._session.transactions.lock:
@@ -125,7 +130,7 @@ class TableSink:
                     _statement(self._session, f"INSERT OR REPLACE INTO {EPOCHS} FROM {quote(ROWS)}", number, noted)
         self._committed = epoch
         if self._staging is not None:
-            (self._staging / str(token)).unlink(missing_ok=True)
+            (self._staging / f"{epoch:09d}.arrow").unlink(missing_ok=True)
 
     def last_committed(self) -> int | None:
         if not self._is_kept:
@@ -141,14 +146,13 @@ class TableSink:
         assert self._output is not None
         if self._staging is None:
             return pa.Table.from_batches(self._prepared.pop(epoch), self._output.schema)
-        name = f"{epoch:09d}.arrow"
-        if token != name:
-            raise SourceError(f"the checkpoint names {token!r} for epoch {epoch}, which is no file of rows")
         try:
-            with pa.OSFile(str(self._staging / name), "rb") as source, pa.ipc.open_file(source) as file:
-                return file.read_all()
-        except OSError as error:
-            raise SourceError(f"the rows of epoch {epoch} cannot be read: {error.strerror or error}") from error
+            name, checksum = token
+            if name != f"{epoch:09d}.arrow":
+                raise ValueError(f"{name} is not a file of its rows")
+            return pa.Table.from_batches(read_rows(self._staging / name, checksum), self._output.schema)
+        except (OSError, TypeError, ValueError) as error:
+            raise SourceError(f"the rows of epoch {epoch} cannot be read: {error}") from error
 
     def _apply(self, rows: pa.Table, noted: Any) -> None:
         assert self._output is not None
@@ -158,7 +162,7 @@ class TableSink:
             return
         keys = ", ".join(map(quote, self._output.keys))
         columns = ", ".join(map(quote, rows.column_names[:-1]))
-        gone = f"DELETE FROM {table} WHERE ({keys}) IN (SELECT ({keys}) FROM {quote(ROWS)})"
+        gone = f"DELETE FROM {table} WHERE ({keys}) IN (SELECT {keys} FROM {quote(ROWS)})"
         if len(self._output.keys) == 1:
             gone = f"DELETE FROM {table} WHERE {keys} IN (SELECT {keys} FROM {quote(ROWS)})"
         _statement(self._session, gone, rows, noted)
@@ -199,12 +203,6 @@ def _last(columns: str, keys: str) -> str:
         f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY place DESC) AS back "
         f"FROM {quote(ROWS)}) WHERE back = 1 AND {quote(CHANGE)} > 0"
     )
-
-
-def insert(session: Session, table: str, rows: pa.Table) -> None:
-    """Add rows to a table of a session, as one commit."""
-    with session.transactions.statement() as noted:
-        _statement(session, f"INSERT INTO {quote(table)} FROM {quote(ROWS)}", rows, noted)
 
 
 def _statement(session: Session, text: str, rows: pa.Table, noted: Any) -> None:

@@ -100,8 +100,8 @@ class Lateness:
 
     def join(self, clock_us: int = 0) -> int:
         """A further partition has been found: its number. It holds the others up until it sends or idles."""
-        self._marks.append(NEVER)
         self._heard.append(clock_us)
+        self._marks.append(NEVER)  # the last: another thread may ask `behind`
         return len(self._marks) - 1
 
     def behind(self, clock_us: int) -> int | None:

@@ -32,11 +32,21 @@ Script = Mapping[str, Sequence[Piece]]
 
 class ScriptedReader:
     """Gives one piece at a time, of a partition that the seed chooses. ends: the stream ends behind the last piece; if
-    not, it goes on and nothing comes. held: no piece comes before this is set."""
+    not, it goes on and nothing comes. held: no piece comes before this is set. greets: whether partitions are there
+    before their first rows are. `given` has what it gave, with the offsets behind it."""
 
     replays = True
 
-    def __init__(self, script: Script, schema: Schema, seed: int, ends: bool, held: threading.Event | None = None):
+    def __init__(
+        self,
+        script: Script,
+        schema: Schema,
+        seed: int,
+        ends: bool,
+        held: threading.Event | None = None,
+        greets: bool = True,
+    ):
+        self.greets, self.given = greets, list[tuple[str, int, Piece]]()
         self.script, self.schema, self.ends, self.held = script, schema, ends, held
         self.choose = random.Random(seed)
         self.places: dict[str, int] = {}
@@ -45,7 +55,7 @@ class ScriptedReader:
 
     def open(self, offsets: Mapping[str, Offset]) -> None:
         self.places = {name: offsets.get(name, 0) for name in self.script}
-        self.greet = True
+        self.greet = self.greets
 
     def poll(self, rows: int, seconds: float) -> list[Arrival] | None:
         if self.greet:
@@ -62,6 +72,7 @@ class ScriptedReader:
         name = self.choose.choice(left)
         piece = self.script[name][self.places[name]]
         self.places[name] += 1
+        self.given.append((name, self.places[name], piece))
         return [Arrival(name, self._rows([piece]), self.places[name], piece.promise)]
 
     def _rows(self, pieces: Sequence[Piece]) -> pa.RecordBatch:
@@ -92,6 +103,7 @@ def scripted(
     ends: bool = True,
     watermark: str | None = None,
     held: threading.Event | None = None,
+    greets: bool = True,
     period: tuple[str, str] | None = None,
     **lateness: object,
 ) -> list[ScriptedReader]:
@@ -106,7 +118,7 @@ def scripted(
     readers: list[ScriptedReader] = []
 
     def open_reader(wanted: Schema) -> ScriptedReader:
-        readers.append(ScriptedReader(script, wanted, seed + len(readers), ends, held))
+        readers.append(ScriptedReader(script, wanted, seed + len(readers), ends, held, greets))
         return readers[-1]
 
     source = StreamSource(name, columns, mark, open_reader, ends, f"scripted {name}")

@@ -18,7 +18,7 @@ from tsql.backends.io import Source, remote
 from tsql.backends.io.pipes import Pipe, Pipes, is_fifo
 from tsql.backends.names import Absent, FoundTable, NeverKept, OuterNames, StandIn, Use
 from tsql.catalog.definition import Macro, Table, View
-from tsql.catalog.external import External
+from tsql.catalog.external import External, Files
 from tsql.kernels.expr.errors import CatalogError, SourceError
 from tsql.kernels.process import forks
 from tsql.kernels.process.quick_dataclass import dataclass
@@ -184,6 +184,9 @@ class Catalog:
         if entry.files is None:
             return self._resolved(key, entry.data)
         paths = entry.files.paths
+        if entry.connection is not None and not _has_files(entry.files):
+            self.record(NeverKept())
+            return self._connected(key, entry)
         use = FileUse(paths, fingerprint(paths))
         is_empty = not any(map(remote.is_remote, paths)) and not any(len(file) == 4 for file in use.print)
         if entry.connection is not None and is_empty:
@@ -198,7 +201,7 @@ class Catalog:
         return known[2]
 
     def _connected(self, key: str, entry: External) -> Source:
-        """A stream that only jobs can read."""
+        """A stream that only jobs can read: there are no files of it, or none yet."""
         from tsql.catalog.streams import stream_source
 
         known = self._streams.get(key)
@@ -475,3 +478,10 @@ def as_source(name: str, data: Any) -> Source:
             ),
         )
     return ArrowSource(data)
+
+
+def _has_files(files: Files) -> bool:
+    """Whether there are files to be read now."""
+    from tsql.backends.live.sources.found_files import found_files
+
+    return any(map(remote.is_remote, files.paths)) or bool(found_files(files.paths, files.kind))

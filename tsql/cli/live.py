@@ -94,8 +94,7 @@ def _interrupts(job: Job) -> Iterator[threading.Event]:
 
     def interrupt(signum: int, frame: Any) -> None:
         if event.is_set():
-            job._run.cancel("the job was stopped")
-            job._stops_now = True
+            job._cancel()
         event.set()
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,13 +1,15 @@
 """`Checkpoint`: the folder in which a job survives.
 
     lock                     one process at a time
-    job.json                 what the job is: its plan and its streams
-    epochs/000000012.json    an epoch: offsets, marks, the sink's token, and which files hold the state
+    job.json                 the name of the job
+    epochs/000000012.json    an epoch: the plan and the streams, offsets, marks, the sink's token, and which files hold
+                             the state
     state/*.arrow            held rows and states, as Arrow files that any reader opens
 
 An epoch is durable once its file is there: files of state are written and synced first, then the epoch's file under
 another name, which a rename makes the real one. Chunks of state never change, so those that an earlier epoch wrote are
-named again and not written again. Files that none of the last epochs names are removed."""
+named again and not written again. Files that none of the last epochs names are removed. All files have checksums: one
+that is damaged is an error."""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ import json
 import os
 import re
 import threading
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -23,13 +26,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.backends.io.durable import replace_text, sync_file, sync_folder
+from tsql.backends.io.durable import replace_text, sync_folder
+from tsql.backends.live.jobs.kept_rows import read_rows, write_rows
 from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.process.quick_dataclass import dataclass
 
 KEPT_EPOCHS = 2
 VERSION = 1
+CHECKSUM = "checksum"
 _EPOCH = re.compile(r"(\d{9})\.json$")
+
+KeptPart = tuple[str, int]
+"""A file of state, and its checksum."""
 
 
 @dataclass
@@ -61,7 +69,7 @@ class Checkpoint:
             raise SourceError(
                 f"the checkpoint {self.path} is used by another job", hint="stop that one, or name another folder"
             ) from None
-        self._written: dict[int, tuple[pa.RecordBatch, str]] = {}
+        self._written: dict[int, tuple[pa.RecordBatch, KeptPart]] = {}
         self._next_file = 1 + max(
             (int(path.stem) for path in (self.path / "state").glob("*.arrow") if path.stem.isdigit()), default=0
         )
@@ -74,6 +82,11 @@ class Checkpoint:
         """Keep what the job is."""
         self._write_json(self.path / "job.json", {"version": VERSION, **about})
 
+    def about(self) -> dict[str, Any] | None:
+        """The plain values of the last durable epoch."""
+        numbers = self._numbers()
+        return None if not numbers else (read_json(self._file(numbers[-1])) or {}).get("about")
+
     def last(self) -> Epoch | None:
         """The last durable epoch."""
         numbers = self._numbers()
@@ -81,8 +94,8 @@ class Checkpoint:
 
     def write(self, epoch: Epoch) -> None:
         """Make an epoch durable."""
-        names: dict[str, list[str]] = {}
-        written: dict[int, tuple[pa.RecordBatch, str]] = {}
+        names: dict[str, list[KeptPart]] = {}
+        written: dict[int, tuple[pa.RecordBatch, KeptPart]] = {}
         for table, parts in epoch.tables.items():
             names[table] = []
             for part in parts:
@@ -99,6 +112,7 @@ class Checkpoint:
 
     def close(self) -> None:
         if self._lock >= 0:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a child of a fork may have it open
             os.close(self._lock)
             self._lock = -1
 
@@ -115,34 +129,27 @@ class Checkpoint:
         try:
             if data is None or data["version"] != VERSION:
                 raise KeyError("version")
-            tables = {name: [self._read_part(file) for file in files] for name, files in data["tables"].items()}
+            tables = {name: [self._read_part(*file) for file in files] for name, files in data["tables"].items()}
             found = Epoch(data["epoch"], data["about"], data["token"], tables)
-        except (KeyError, TypeError, ValueError, OSError) as error:
-            raise SourceError(
-                f"the checkpoint {path} cannot be read: {error}", hint="begin again with another folder"
-            ) from error
+        except (LookupError, TypeError, ValueError, OSError) as error:
+            raise damaged(path, error) from error
         for name, files in data["tables"].items():
-            self._written.update({id(part): (part, file) for part, file in zip(tables[name], files, strict=True)})
+            kept = [(file[0], file[1]) for file in files]
+            self._written.update({id(part): (part, file) for part, file in zip(tables[name], kept, strict=True)})
         return found
 
-    def _write_part(self, part: pa.RecordBatch) -> str:
+    def _write_part(self, part: pa.RecordBatch) -> KeptPart:
         name = f"{self._next_file:09d}.arrow"
         self._next_file += 1
-        with pa.OSFile(str(self.path / "state" / name), "wb") as sink:
-            with pa.ipc.new_file(sink, part.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
-                file.write_batch(part)
-            sink.flush()
-        sync_file(self.path / "state" / name)
-        return name
+        return name, write_rows(self.path / "state" / name, [part], part.schema, "lz4")
 
-    def _read_part(self, name: str) -> pa.RecordBatch:
+    def _read_part(self, name: str, checksum: int) -> pa.RecordBatch:
         if not re.fullmatch(r"\d{9}\.arrow", name):
             raise ValueError(f"{name} is no file of state")
-        with pa.OSFile(str(self.path / "state" / name), "rb") as source, pa.ipc.open_file(source) as file:
-            return file.get_batch(0)
+        return read_rows(self.path / "state" / name, checksum)[0]
 
     def _write_json(self, path: Path, data: Mapping[str, Any]) -> None:
-        replace_text(path, json.dumps(data, ensure_ascii=False))
+        replace_text(path, json.dumps({**data, CHECKSUM: _checksum(data)}, ensure_ascii=False))
 
     def _remove_old(self) -> None:
         numbers = self._numbers()
@@ -151,7 +158,7 @@ class Checkpoint:
         kept: set[str] = set()
         for number in numbers[-KEPT_EPOCHS:]:
             data = read_json(self._file(number)) or {}
-            kept.update(file for files in data.get("tables", {}).values() for file in files)
+            kept.update(file for files in data.get("tables", {}).values() for file, _ in files)
         for path in (self.path / "state").iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
@@ -200,14 +207,22 @@ class Writer:
         self._done()
 
 
+def _checksum(data: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+def damaged(path: object, error: object) -> SourceError:
+    return SourceError(f"the checkpoint {path} cannot be read: {error}", hint="begin again with another folder")
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
-    """An object in a file; None if the file is not there."""
+    """An object in a file, with the checksum that it says; None if the file is not there."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise SourceError(f"the checkpoint {path} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise SourceError(f"the checkpoint {path} cannot be read: it holds no object")
+        raise damaged(path, error) from error
+    if not isinstance(found, dict) or found.pop(CHECKSUM, None) != _checksum(found):
+        raise damaged(path, "it is not what was written")
     return found

@@ -40,18 +40,23 @@ class Wakeup:
 
 
 class Feed:
-    """Reads one stream ahead. `take` and the properties are for the thread of the job."""
+    """Reads one stream ahead. `take` and the properties are for the thread of the job.
+
+    Its clock stands still while the reader is not asked because the queue is full: nobody knows then whether a
+    partition is idle. Rows have the time at which they were read, so however long they wait they are not overtaken."""
 
     def __init__(self, name: str, reader: StreamReader, wakeup: Wakeup):
         self.name, self.reader = name, reader
         self._wakeup = wakeup
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        self._waiting: deque[Arrival] = deque()
+        self._waiting: deque[tuple[Arrival, int]] = deque()
         self._rows = 0
         self._error: BaseException | None = None
         self._ended = self._stopped = False
-        self._quiet_at: float | None = None
+        self._quiet_at: int | None = None
+        self._full_us = 0
+        """How long the queue was full, in all."""
         self._thread = threading.Thread(target=self._read, name=f"tsql-stream-{name}", daemon=True)
 
     def start(self, offsets: Mapping[str, Offset]) -> None:
@@ -59,15 +64,19 @@ class Feed:
         self.reader.open(offsets)
         self._thread.start()
 
-    def take(self, rows: int) -> list[Arrival]:
-        """What has come, at most about this many rows. Raises what ended the reader, after everything before it."""
-        found: list[Arrival] = []
+    def clock_us(self) -> int:
+        """The time of the stream."""
+        return time.monotonic_ns() // 1000 - self._full_us
+
+    def take(self, rows: int) -> list[tuple[Arrival, int]]:
+        """What has come and when, at most about this many rows. Raises what ended the reader, after everything before
+        it."""
+        found: list[tuple[Arrival, int]] = []
         taken = 0
         with self._room:
             while self._waiting and taken < rows:
-                arrival = self._waiting.popleft()
-                taken += arrival.rows.num_rows
-                found.append(arrival)
+                found.append(self._waiting.popleft())
+                taken += found[-1][0].rows.num_rows
             self._rows -= taken
             if found:
                 self._room.notify_all()
@@ -86,8 +95,8 @@ class Feed:
         """Rows that were read and have not been taken."""
         return self._rows
 
-    def quiet_since(self) -> float | None:
-        """The time (`time.monotonic`) at which the stream was last found to have nothing, if nothing has come since and
+    def quiet_since(self) -> int | None:
+        """The time (`clock_us`) at which the stream was last found to have nothing, if nothing has come since and
         nothing waits; None otherwise. Rows in flight are never overtaken by a timeout that is measured by it."""
         with self._lock:
             return None if self._waiting or self._error is not None else self._quiet_at
@@ -109,13 +118,13 @@ class Feed:
         try:
             while self._has_room():
                 found = self.reader.poll(POLL_ROWS, POLL_SECONDS)
-                now = time.monotonic()
+                now = self.clock_us()
                 if found is None:
                     break
                 with self._lock:
                     if self._stopped:
                         return
-                    self._waiting.extend(found)
+                    self._waiting.extend((arrival, now) for arrival in found)
                     self._rows += sum(arrival.rows.num_rows for arrival in found)
                     self._quiet_at = None if found else now
                 if found:
@@ -131,6 +140,8 @@ class Feed:
     def _has_room(self) -> bool:
         """Wait until there is room; whether to go on."""
         with self._room:
+            begun = self.clock_us()
             while self._rows >= QUEUED_ROWS and not self._stopped:
                 self._room.wait(POLL_SECONDS)
+                self._full_us += self.clock_us() - begun
             return not self._stopped

@@ -3,7 +3,6 @@ to the scans of the query."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,10 +16,6 @@ from tsql.backends.live.watermark_values import marks_of
 from tsql.kernels.expr.schema import Schema
 
 NEVER = -(2**63)
-
-
-def clock_us() -> int:
-    return time.monotonic_ns() // 1000
 
 
 class StreamInput:
@@ -38,7 +33,7 @@ class StreamInput:
         self._promise = NEVER
         self.promised: int | None = None
         """What the scans have been promised."""
-        self.has_ended = False
+        self.has_ended = self.has_moved = False
         watermark = source.watermark
         self.lateness = (
             None if watermark is None or source.ends else Lateness(watermark, marks_of(watermark), partitions=0)
@@ -48,24 +43,26 @@ class StreamInput:
         self.feed.start(self.offsets)
 
     def take(self, rows: int) -> list[pa.RecordBatch]:
-        """Rows that have come and are not late."""
+        """Rows that have come and are not late. `has_moved`: whether anything has come."""
         kept = []
-        for arrival in self.feed.take(rows):
-            batch = self._checked(arrival)
+        found = self.feed.take(rows)
+        self.has_moved = bool(found)
+        for arrival, at_us in found:
+            batch = self._checked(arrival, at_us)
             self.offsets[arrival.partition] = arrival.offset
             if batch.num_rows:
                 kept.append(batch)
         return kept
 
-    def _checked(self, arrival: Arrival) -> pa.RecordBatch:
+    def _checked(self, arrival: Arrival, at_us: int) -> pa.RecordBatch:
         self.rows += arrival.rows.num_rows
         if arrival.promise is not None:
             self._promise = max(self._promise, arrival.promise)
         if self.lateness is None:
             return arrival.rows
         if arrival.partition not in self._partitions:
-            self._partitions[arrival.partition] = self.lateness.join(clock_us())
-        checked = self.lateness.consume(arrival.rows, self._partitions[arrival.partition], clock_us())
+            self._partitions = {**self._partitions, arrival.partition: self.lateness.join(at_us)}
+        checked = self.lateness.consume(arrival.rows, self._partitions[arrival.partition], at_us)
         if checked.late is not None:
             self.late_rows.append(checked.late)
         return checked.batch
@@ -74,7 +71,7 @@ class StreamInput:
         """No later row that `take` gives has a time before this; None: there is no promise yet."""
         if self.lateness is not None:
             quiet = self.feed.quiet_since()
-            known = self.lateness.punctuation if quiet is None else self.lateness.tick(int(quiet * 1e6))
+            known = self.lateness.punctuation if quiet is None else self.lateness.tick(quiet)
             self._promise = max(self._promise, NEVER if known is None else known)
         return None if self._promise == NEVER else self._promise
 
@@ -94,7 +91,7 @@ class StreamInput:
         """The partition whose watermark is the least, if there are several."""
         if self.lateness is None or len(self._partitions) < 2:
             return None
-        number = self.lateness.behind(clock_us())
+        number = self.lateness.behind(self.feed.clock_us())
         return next((name for name, place in self._partitions.items() if place == number), None)
 
     @property
@@ -120,7 +117,7 @@ class StreamInput:
         self.offsets, self._promise, self.rows = dict(state["offsets"]), state["promise"], state["rows"]
         self._partitions, self.has_ended = dict(state["partitions"]), state["ended"]
         if self.lateness is not None and state["lateness"] is not None:
-            self.lateness.restore(state["lateness"], clock_us())
+            self.lateness.restore(state["lateness"], self.feed.clock_us())
 
     def close(self) -> None:
         self.feed.close()

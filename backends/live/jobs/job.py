@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import field
 from typing import Any
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.live.boundedness import problems
 from tsql.backends.live.fragments import ArrivedRows
-from tsql.backends.live.jobs.checkpoint import Checkpoint, Epoch, Writer
+from tsql.backends.live.jobs.checkpoint import Checkpoint, Epoch, Writer, damaged
 from tsql.backends.live.jobs.emission import Emitter
 from tsql.backends.live.jobs.feed import Wakeup
 from tsql.backends.live.jobs.inputs import StreamInput
@@ -32,6 +33,7 @@ from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.query import LiveQuery
 from tsql.backends.live.sinks.sink import Output, Sink
 from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.expr.types import TINYINT
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.emission import AT_ONCE, Emission
 from tsql.planner.physical.operators.scan import Scan
@@ -52,15 +54,14 @@ LOOK_SECONDS = 0.2
 IDLE_SECONDS = 0.05
 """Timeouts of idle partitions are looked at this often."""
 
-ToLateTable = Callable[[StreamInput, list[pa.RecordBatch]], None]
+LateSink = Callable[[StreamInput], Sink]
 
 
 @dataclass
 class Spec:
     """What a job is. identifier: by which sinks know it; it stays the same when the job is resumed, and is new where it
     begins anew. interval: seconds between epochs. shards: into how many the state is cut, whatever the plan says.
-    to_late_table: takes late rows of ON LATE INTO at the end of an
-    epoch."""
+    late_sink: makes the sink of a table of ON LATE INTO."""
 
     name: str
     identifier: str
@@ -69,7 +70,7 @@ class Spec:
     checkpoint: Checkpoint | None = None
     interval: float = 1.0
     shards: int = 1
-    to_late_table: ToLateTable | None = None
+    late_sink: LateSink | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -85,7 +86,22 @@ class JobRun:
         self.spec, self.run_handle = spec, run
         self.notes = list(spec.notes)
         self.wakeup = Wakeup()
-        self.inputs = self._inputs()
+        self.inputs: list[StreamInput] = []
+        self.late_sinks: dict[str, Sink] = {}
+        """Where late rows of ON LATE INTO go, by stream. Their epochs are those of the job."""
+        self.operators: tuple[OperatorProgress, ...] = ()
+        """What the steps hold, as of a moment ago: other threads may look at it."""
+        self._pending: _Pending | None = None
+        self._writer = None if spec.checkpoint is None else Writer(spec.checkpoint, self.wakeup.set)
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self) -> None:
+        spec, run = self.spec, self.run_handle
+        self._open_inputs()
         live = {scan: stream.source.time for stream in self.inputs for scan in stream.scans}
         self.query = LiveQuery(spec.plan, live, run, shards=spec.shards)
         self.emitter = Emitter(self.query, spec.emission, self.inputs)
@@ -100,24 +116,19 @@ class JobRun:
         self.latency_ms = 0.0
         self._parts = Parts()
         self._stops: str | None = None
-        self._writer = None if spec.checkpoint is None else Writer(spec.checkpoint, self.wakeup.set)
-        self._pending: tuple[int, Any, dict[str, Any]] | None = None
         self._is_dirty = False
         self._is_answered = False
         """No further row of the result will come, whatever comes in."""
         self._last_epoch_at = time.monotonic()
         self._seconds_per_row = 1e-7
-        self.operators: tuple[OperatorProgress, ...] = ()
-        """What the steps hold, as of a moment ago: other threads may look at it."""
         self._looked_at = 0.0
         run.on_cancel(self.wakeup.set)
 
-    def _inputs(self) -> list[StreamInput]:
+    def _open_inputs(self) -> None:
         scans: dict[int, list[Scan]] = {}
         for step in self.spec.plan.root.walk():
             if isinstance(step, Scan) and isinstance(step.source, StreamSource):
                 scans.setdefault(id(step.source), []).append(step)
-        found = []
         for mine in scans.values():
             source: StreamSource = mine[0].source
             needed = {column for scan in mine for column in scan.columns}
@@ -126,15 +137,15 @@ class JobRun:
                 needed |= {mark.column, *mark.expression.columns()}
                 needed |= set(source.schema.names) if mark.into is not None else set()
             names = tuple(scan.name for scan in mine)
-            found.append(StreamInput(source, names, needed or {source.schema.names[0]}, self.wakeup))
-        return found
+            self.inputs.append(StreamInput(source, names, needed or {source.schema.names[0]}, self.wakeup))
 
     def begin(self) -> None:
         """Open the sink and the streams, where the checkpoint says."""
         spec = self.spec
+        types = tuple(spec.plan.root.schema[name].type for name in spec.plan.columns)
         output = Output(
             self.emitter.schema,
-            tuple(spec.plan.root.schema[name].type for name in spec.plan.columns),
+            (*types, TINYINT) if spec.emission.has_changes else types,
             spec.identifier,
             spec.emission.has_changes,
             self.identity.keys,
@@ -145,17 +156,15 @@ class JobRun:
         last = None
         if spec.checkpoint is not None:
             last = spec.checkpoint.last()
-            known = spec.checkpoint.job()
-            if known is not None and last is not None:
-                last = check_same(known, self.identity, last)
-            if known is None or known.get("identity") != self.identity.to_json():
-                about = {"name": spec.name, "identifier": spec.identifier, "identity": self.identity.to_json()}
-                spec.checkpoint.describe(about)
-        if last is None:
-            spec.sink.recover(0, None)
-        else:
-            self._restore(last)
-            spec.sink.recover(last.number, last.token)
+            if last is not None:
+                if spec.checkpoint.job() is None:
+                    raise damaged(spec.checkpoint.path, "job.json is gone")
+                last = check_same(self.identity, last)
+                self._restore(last)
+            else:
+                spec.checkpoint.describe({"name": spec.name, "identifier": spec.identifier})
+        self._open_late_sinks({} if last is None else last.about["late"])
+        spec.sink.recover(self.epoch, None if last is None else last.token)
         for stream in self.inputs:
             if not stream.has_ended:
                 stream.start()
@@ -164,6 +173,16 @@ class JobRun:
                     f"the stream {stream.source.catalog_name} cannot be read again: what comes between the last "
                     "checkpoint and a crash is lost"
                 )
+
+    def _open_late_sinks(self, tokens: dict[str, Any]) -> None:
+        for stream in self.inputs:
+            mark, name = stream.source.watermark, stream.source.catalog_name
+            if self.spec.late_sink is None or mark is None or mark.into is None or stream.source.ends:
+                continue
+            self.late_sinks[name] = sink = self.spec.late_sink(stream)
+            types = tuple(field.type for field in stream.schema)
+            sink.open(Output(stream.schema.to_arrow(), types, f"{self.spec.identifier}-late-{name}"))
+            sink.recover(self.epoch, tokens.get(name))
 
     def run(self) -> None:
         """Run until the streams have ended, or the job is stopped."""
@@ -192,16 +211,19 @@ class JobRun:
         return self._stops == "checkpoint" and not self._has_ended()
 
     def close(self) -> None:
-        """Free everything. What was not committed is dropped."""
-        self.operators = operators_of(self)
-        for stream in self.inputs:
-            stream.close()
-        self.query.close()
-        if self._writer is not None:
-            self._writer.settle()
-        self.spec.sink.close()
-        if self.spec.checkpoint is not None:
-            self.spec.checkpoint.close()
+        """Free everything, also if something of it fails. What was not committed is dropped."""
+        with ExitStack() as later:
+            if self.spec.checkpoint is not None:
+                later.callback(self.spec.checkpoint.close)
+            for sink in (self.spec.sink, *self.late_sinks.values()):
+                later.callback(sink.close)
+            if self._writer is not None:
+                later.callback(self._writer.settle)
+            if hasattr(self, "query"):
+                later.callback(self.query.close)
+                self.operators = operators_of(self)
+            for stream in self.inputs:
+                later.callback(stream.close)
 
     # A round ---------------------------------------------------------------------------------------------------------
 
@@ -222,6 +244,7 @@ class JobRun:
         rows: dict[str, ArrivedRows] = {}
         promises: dict[str, int | None] = {}
         taken = 0
+        moved = False
         for stream in self.inputs:
             if stream.has_ended:
                 continue
@@ -231,6 +254,7 @@ class JobRun:
                 taken += table.num_rows
                 for scan in stream.scans:
                     rows[scan] = self.query.arrived(scan, table)
+            moved = moved or stream.has_moved
             promise = stream.promise()
             if stream.feed.has_ended:
                 stream.has_ended = True
@@ -238,8 +262,9 @@ class JobRun:
             elif promise is not None and promise != stream.promised:
                 stream.promised = promise
                 promises.update(dict.fromkeys(stream.scans, promise))
+        self._is_dirty = self._is_dirty or moved
         if not rows and not promises:
-            return False
+            return moved
         begun = time.monotonic()
         self._take(self.query.advance(rows, promises))
         self._is_answered = self.query.ended
@@ -314,33 +339,37 @@ class JobRun:
         """End the epoch that is open: its rows, the state and the offsets belong together."""
         begun = time.monotonic()
         self.emitter.flush(self._write)
-        self._hand_over_late_rows()
+        self._write_late_rows()
         number = self.epoch + 1
         token = self.spec.sink.prepare(number)
+        late = {name: sink.prepare(number) for name, sink in self.late_sinks.items()}
         self.epoch, self._is_dirty, self._last_epoch_at = number, False, begun
         offsets = {stream.source.catalog_name: dict(stream.offsets) for stream in self.inputs}
+        ended = _Pending(number, token, late, offsets)
         if self._writer is None:
-            self._commit(number, token, offsets)
+            self._commit(ended)
             return
-        self._pending = (number, token, offsets)
-        self._writer.begin(self._captured(number, token))
+        self._pending = ended
+        self._writer.begin(self._captured(ended))
 
     def _settle(self) -> None:
         """Wait for the epoch that is being written, and make its rows visible."""
         if self._pending is not None:
             assert self._writer is not None
             self._writer.wait()
-            (number, token, offsets), self._pending = self._pending, None
+            ended, self._pending = self._pending, None
             self.checkpoint_ms = (time.monotonic() - self._last_epoch_at) * 1000
-            self._commit(number, token, offsets)
+            self._commit(ended)
 
-    def _commit(self, number: int, token: Any, offsets: dict[str, dict[str, Any]]) -> None:
-        self.spec.sink.commit(number, token)
-        self.committed = number
+    def _commit(self, ended: _Pending) -> None:
+        for name, sink in self.late_sinks.items():
+            sink.commit(ended.number, ended.late[name])
+        self.spec.sink.commit(ended.number, ended.token)
+        self.committed = ended.number
         for stream in self.inputs:
-            stream.feed.reader.acknowledge(offsets[stream.source.catalog_name])
+            stream.feed.reader.acknowledge(ended.offsets[stream.source.catalog_name])
 
-    def _captured(self, number: int, token: Any) -> Epoch:
+    def _captured(self, ended: _Pending) -> Epoch:
         """Everything that is needed to go on behind this epoch. Nothing is copied: chunks never change."""
         parts = self._parts.of(self.query.tables())
         shown = {f"shown {name}": table.to_batches() for name, table in self.emitter.state().items()}
@@ -348,10 +377,19 @@ class JobRun:
             "query": self.query.marks(),
             "streams": {stream.source.catalog_name: stream.state() for stream in self.inputs},
             "rows_out": self.emitter.rows,
+            "late": ended.late,
+            "identity": self.identity.to_json(),
         }
-        return Epoch(number, about, token, {**{f"held {name}": held for name, held in parts.items()}, **shown})
+        kept = {f"held {name}": held for name, held in parts.items()}
+        return Epoch(ended.number, about, ended.token, kept | shown)
 
     def _restore(self, last: Epoch) -> None:
+        try:
+            self._go_on(last)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise damaged(self.spec.checkpoint and self.spec.checkpoint.path, error) from error
+
+    def _go_on(self, last: Epoch) -> None:
         tables = {name.removeprefix("held "): joined(parts) for name, parts in last.tables.items()}
         self.query.go_on(last.about["query"], tables)
         self.emitter.restore({name: tables[f"shown {name}"] for name in ("ahead", "final")})
@@ -360,11 +398,21 @@ class JobRun:
             stream.restore(last.about["streams"][stream.source.catalog_name])
         self.epoch = self.committed = last.number
 
-    def _hand_over_late_rows(self) -> None:
+    def _write_late_rows(self) -> None:
         for stream in self.inputs:
             rows, stream.late_rows = stream.late_rows, []
-            if rows and self.spec.to_late_table is not None:
-                self.spec.to_late_table(stream, rows)
+            for batch in rows:
+                self.late_sinks[stream.source.catalog_name].write(batch)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """An epoch that has ended. late: tokens of the sinks of late rows."""
+
+    number: int
+    token: Any
+    late: dict[str, Any]
+    offsets: dict[str, dict[str, Any]]
 
 
 def check_answers(query: LiveQuery, spec: Spec, notes: list[str]) -> None:

@@ -16,7 +16,7 @@ from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.operator import Pass
 from tsql.backends.live.query import LiveQuery
 from tsql.kernels.expr.errors import PlanError
-from tsql.kernels.expr.nodes import Column
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.emission import Emission
 from tsql.planner.physical.operators.aggregate import Aggregate
@@ -124,10 +124,10 @@ def compare(known: Mapping[str, Any], mine: Identity) -> Comparison:
     return found
 
 
-def check_same(known: Mapping[str, Any], mine: Identity, last: Epoch) -> Epoch:
+def check_same(mine: Identity, last: Epoch) -> Epoch:
     """The epoch as it fits a query, or an error that says why it does not."""
     try:
-        before = known["identity"]
+        before = last.about["identity"]
         found = compare(before, mine)
         if found.refused:
             raise PlanError(
@@ -190,9 +190,20 @@ def _keys(plan: PhysicalPlan) -> tuple[str, ...]:
         if isinstance(step, Project):
             through: dict[str, str] = {}
             for name, expr in step.columns:
-                if isinstance(expr, Column) and name in names:
-                    through.setdefault(expr.name, names[name])
+                same = _same_as(expr)
+                if same is not None and name in names:
+                    through.setdefault(same, names[name])
             names = through
         elif not (step.is_movement or step.op in ("filter", "sort", "limit")):
             return ()
         step = step.inputs[0]
+
+
+def _same_as(expr: Expr) -> str | None:
+    """The column of which an expression is another spelling: both are equal in the same rows."""
+    match expr:
+        case Column():
+            return expr.name
+        case Call("pane_time", (Column() as pane, Literal(), Literal())):
+            return pane.name
+    return None

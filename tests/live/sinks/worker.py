@@ -5,6 +5,7 @@ how it ended. The first process calls nothing of the libraries: their threads wo
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,7 +29,11 @@ ROOT = Path(__file__).resolve().parents[3]
 LIBRARIES = ("pandas", "pyarrow.parquet", "pyarrow.compute", "deltalake", "psycopg")
 
 
-def main() -> None:
+Work = Callable[[dict[str, Any]], None]
+
+
+def serve(work: Work) -> None:
+    """Carry out what the lines of the standard input say, each in a process of its own."""
     for library in LIBRARIES:
         importlib.import_module(library)
     for connector in CONNECTORS.values():
@@ -36,18 +42,22 @@ def main() -> None:
         about = json.loads(line)
         child = os.fork()
         if not child:
-            _work(about)
+            _end_with(work, about)
         print(child, flush=True)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
-def _work(about: dict[str, Any]) -> None:
+def write_epochs(about: dict[str, Any]) -> None:
+    folder = Path(about["folder"])
+    sink = TARGETS[about["kind"]](folder, about["url"]).sink()
+    run(sink, CheckpointFile(folder / "checkpoint"), about["epochs"], output(), is_ahead=about["is_ahead"])
+
+
+def _end_with(work: Work, about: dict[str, Any]) -> None:
     code = 1
     try:
-        folder = Path(about["folder"])
-        sink = TARGETS[about["kind"]](folder, about["url"]).sink()
-        run(sink, CheckpointFile(folder / "checkpoint"), about["epochs"], output(), is_ahead=about["is_ahead"])
+        work(about)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -57,11 +67,13 @@ def _work(about: dict[str, Any]) -> None:
 
 
 class Worker:
-    """The process above, for a test."""
+    """The process above, for a test. module: what it runs; it calls `serve`."""
+
+    module = __name__
 
     def __enter__(self) -> Worker:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+            [sys.executable, "-m", self.module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
         )
         return self
 
@@ -78,7 +90,8 @@ class Worker:
 
     def kill(self, process: int) -> int:
         """End the job as SIGKILL does. Returns how it ended."""
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(process, signal.SIGKILL)
         return self.ended()
 
     def ended(self) -> int:
@@ -86,4 +99,4 @@ class Worker:
 
 
 if __name__ == "__main__":
-    main()
+    serve(write_epochs)
