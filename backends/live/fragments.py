@@ -10,13 +10,15 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.local.lower.lower import dependent
-from tsql.backends.local.run.dataset import ChunkData
+from tsql.backends.local.run.dataset import ChunkData, Part
 from tsql.backends.local.run.entry import chunk_columns
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
 from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.local.run.spill import AnyChunk
+from tsql.kernels.emit.batch import RecordWriter
+from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.enforce import enforce
@@ -40,7 +42,15 @@ class ArrivedRows:
     """Rows from a scan, before any kernel has processed them."""
 
     rows: int
-    bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """What they take in memory, if they are there."""
+        return 0
+
+    def whole(self, step: Input, engine: Engine) -> Part | None:
+        """The rows as one part, if they can be read as one."""
+        return None
 
     def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
         """The rows as the input of a fragment in an execution."""
@@ -48,6 +58,17 @@ class ArrivedRows:
 
 
 Given = Rows | ArrivedRows
+
+
+@dataclass
+class PlainRows:
+    """Batches whose columns need no conversion: their schema, the places of the columns that are needed (None: all),
+    what writes their records, and their layout once rows were read."""
+
+    schema: pa.Schema
+    places: list[int] | None
+    writer: RecordWriter | None
+    source: ColumnarScan | None = None
 
 
 @dataclass
@@ -61,6 +82,8 @@ class Engine:
     """Bytes held by the operators of the query. Fragments get the rest of memory_limit."""
     layouts: dict[str, Any] = field(default_factory=dict)
     """The layouts of rows that have arrived, by scan and Arrow types."""
+    plain: dict[str, PlainRows] = field(default_factory=dict)
+    """What is known of batches whose columns need no conversion, by scan."""
     next_position: int = 0
     """Rows are numbered across all runs of fragments: `first` and `last` compare states of rows that arrived at
     different times."""

@@ -8,15 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import tsql
-from bench.live_cases.queries import SMALL, TIMES, Case
+from bench.live_cases.queries import TIMES, Case
 from tsql.backends import Run
 from tsql.backends.live.query import LiveQuery
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.planfile import parse_plan
 from tsql.tpch.measure import difference
+
+FAR = 2**62
+"""A time that no row reaches."""
 
 Pieces = list[tuple[dict[str, pa.RecordBatch], int]]
 """Batches by table, and the time up to which everything has come with them."""
@@ -46,23 +48,21 @@ class Watch:
 
 
 def pieces(tables: Mapping[str, pa.Table], times: Mapping[str, str], rows: int) -> Pieces:
-    """The rows of all tables in the order of time. Each piece has `rows` rows of each table."""
+    """The rows of all tables that arrive, each in the order of time. A piece has `rows` rows of the largest one, and as
+    large a share of the others; with it comes the promise that nothing is left before the first row to come."""
+    moving = {name: table.combine_chunks() for name, table in tables.items() if name in times}
+    count = -(-max(table.num_rows for table in moving.values()) // rows)
     found: Pieces = []
-    moving = {name: table.combine_chunks() for name, table in tables.items() if name not in SMALL}
-    for first in range(0, max(table.num_rows for table in moving.values()), rows):
-        batches = {name: _batch(table, first, rows) for name, table in moving.items()}
-        batches = {name: batch for name, batch in batches.items() if batch.num_rows}
-        found.append((batches, min(_last(batch[times[name]]) for name, batch in batches.items())))
+    for number in range(count):
+        batches, left = {}, []
+        for name, table in moving.items():
+            first, end = (table.num_rows * place // count for place in (number, number + 1))
+            if first < end:
+                (batches[name],) = table.slice(first, end - first).to_batches()
+            if end < table.num_rows:
+                left.append(table[times[name]][end].value)
+        found.append((batches, min(left, default=FAR)))
     return found
-
-
-def _batch(table: pa.Table, first: int, rows: int) -> pa.RecordBatch:
-    batches = table.slice(first, rows).to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-
-
-def _last(column: pa.Array) -> int:
-    return pc.max(column.cast(pa.int64())).as_py()
 
 
 class Feeding:
@@ -78,7 +78,7 @@ class Feeding:
         self.scans = {
             scan.name: scan.table
             for scan in self.plan.root.walk()
-            if isinstance(scan, Scan) and scan.table in times and scan.table not in SMALL
+            if isinstance(scan, Scan) and scan.table in times
         }
 
     def query(self) -> LiveQuery:

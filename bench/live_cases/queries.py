@@ -11,11 +11,8 @@ import pyarrow as pa
 from bench import ads
 from bench.ads import YSB, YSB_ORACLE
 
-SMALL = {"campaigns"}
-"""Tables that are read as they are. The rows of all others arrive."""
-
 TIMES = {"ads": "event_time", "trades": "ts", "quotes": "ts"}
-"""The column that the promises about a table are about."""
+"""The tables whose rows arrive, with the column that the promises about them are about."""
 
 
 @dataclass(frozen=True)
