@@ -53,6 +53,8 @@ class Batches(ArrivedRows):
 class Splits(ArrivedRows):
     """Parts of a source, read when a fragment needs their rows."""
 
+    is_small = False
+
     def __init__(self, step: Scan, splits: list[Split]):
         self.step, self.splits = step, splits
         self.rows = sum(s.rows if s.rows is not None else 1 for s in splits)

@@ -22,7 +22,7 @@ from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.enforce import enforce
-from tsql.planner.physical.movement import Gather, Movement
+from tsql.planner.physical.movement import Gather, Movement, Rekey
 from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.step import PhysicalPlan, Step
 
@@ -42,6 +42,8 @@ class ArrivedRows:
     """Rows from a scan, before any kernel has processed them."""
 
     rows: int
+    is_small = True
+    """Whether they may be read in one shard where there are few of them."""
 
     @property
     def bytes(self) -> int:
@@ -178,10 +180,17 @@ class Fragment:
     standing: Execution | None = None
     again: frozenset[int] = frozenset()
     """With `stays`: the steps that run each time, by id."""
+    shards: int = 0
+    """Into how many its rows are cut; 0: as many as the query says."""
+    small: Fragment | None = None
+    """The same without movement, for few rows: in one shard nothing is handed to another thread."""
 
     def __post_init__(self) -> None:
+        self.shards = self.shards or self.engine.shards
+        if self.shards > 1 and not self.stays:
+            self.small = replace(self, top=_unmoved(self.top), kernels=Kernels(), shards=1, inputs={})
         # Held rows may be in any shard: movement is inserted where a step needs it.
-        top = enforce(self.top, self.engine.shards, "local")
+        top = enforce(self.top, self.shards, "local")
         if self.output is None and isinstance(top, Gather) and not isinstance(self.top, Gather):
             (top,) = top.inputs  # rows that are passed on may be in any shard
         self.top = _named(top)
@@ -194,9 +203,11 @@ class Fragment:
             return []
         if self.stays:
             return self._rows_again(given)
+        if self.small is not None and _are_few(given):
+            return self.small.rows(given, **values)
         execution = self._execution(given, {value_name(name): value for name, value in values.items()})
         try:
-            lists = execution.chunks(self.top, self.engine.shards)
+            lists = execution.chunks(self.top, self.shards)
             return [_in_memory(c) for one in lists for c in one if c.rows]
         finally:
             self.engine.finish(execution)
@@ -209,7 +220,7 @@ class Fragment:
         for step_id in self.again:
             x.done.pop(step_id, None)
         before = set(x.states.open)
-        lists = x.chunks(self.top, self.engine.shards)
+        lists = x.chunks(self.top, self.shards)
         found = [_in_memory(c) for one in lists for c in one if c.rows]
         x.states.free_since(before)
         x.states.tell_and_go_on()
@@ -233,9 +244,12 @@ class Fragment:
         """The rows of the last step as result batches."""
         if not any(map(count, given.values())) and not self.gives_of_nothing:
             return
+        if self.small is not None and _are_few(given):
+            yield from self.small.batches(given)
+            return
         execution = self._execution(given, {})
         try:
-            for batch in execution.batches(PhysicalPlan(self.top, *self.output, shards=self.engine.shards)):
+            for batch in execution.batches(PhysicalPlan(self.top, *self.output, shards=self.shards)):
                 if batch.num_rows:
                     yield batch
         finally:
@@ -251,10 +265,27 @@ class Fragment:
     def _flow(self, step: Input, rows: Given, execution: Execution) -> Flow:
         if isinstance(rows, ArrivedRows):
             return rows.flow(step, self.engine, execution)
-        shards = self.engine.shards if count(rows) > SPREAD_ROWS else 1
+        shards = self.shards if count(rows) > SPREAD_ROWS else 1
         data = ChunkData(chunk_columns(step.schema), _dealt(rows, shards), self.engine.run.settings.batch_rows)
         data.first = self.engine.positions(data.rows)
         return Flow(data, step.schema)
+
+
+def _are_few(given: Mapping[str, Given]) -> bool:
+    """Whether rows need not be spread over several shards."""
+    return sum(map(count, given.values())) <= SPREAD_ROWS and all(
+        one.is_small if isinstance(one, ArrivedRows) else True for one in given.values()
+    )
+
+
+def _unmoved(top: Step) -> Step:
+    """The steps of a fragment without movement between shards."""
+    done: dict[int, Step] = {}
+    for step in top.walk():
+        inputs = tuple(done[id(i)] for i in step.inputs)
+        is_moving = isinstance(step, Movement | Rekey)
+        done[id(step)] = inputs[0] if is_moving else step.with_inputs(inputs)
+    return done[id(top)]
 
 
 def _named(root: Step) -> Step:

@@ -12,7 +12,7 @@ from tsql.planner.physical.operators.filter import Filter
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step
 
-MERGE_ROWS = 100_000
+MERGE_ROWS = 16_384
 """States are merged when there are twice as many as after the last merge, plus this many."""
 
 

@@ -58,8 +58,13 @@ class Cycle:
         for number in range(offset, len(self.batches) * self.cycles):
             cycle, place = divmod(number, len(self.batches))
             batch = self.batches[place]
-            times = pc.add(batch["event_time"].view(pa.int64()), cycle * self.span).view(pa.timestamp("us"))
-            yield pa.RecordBatch.from_arrays([times, *batch.columns[1:]], names=batch.schema.names)
+            yield later(batch, cycle * self.span)
+
+
+def later(batch: pa.RecordBatch, length_us: int) -> pa.RecordBatch:
+    """Ad events with other times."""
+    times = pc.add(batch["event_time"].view(pa.int64()), length_us).view(pa.timestamp("us"))
+    return pa.RecordBatch.from_arrays([times, *batch.columns[1:]], names=batch.schema.names)
 
 
 def run(source: Cycle, campaigns: pa.Table, checkpoint: bool, interval: float = 1.0) -> Ran:
