@@ -23,9 +23,9 @@ import pyarrow as pa
 from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends import Run
 from tsql.backends.live.jobs.checkpoint import Checkpoint
-from tsql.backends.live.jobs.inputs import StreamInput
 from tsql.backends.live.jobs.job import JobRun, Spec
 from tsql.backends.live.jobs.progress import JobProgress
+from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.sinks.sink import Sink
 from tsql.catalog.definition import Table
 from tsql.catalog.external import External
@@ -307,13 +307,13 @@ class Jobs:
             raise CatalogError(f'"{sink}" is a {entry.kind}, and results go into a table, a folder or a sink')
         return sink_for(sink)
 
-    def _late_sink(self, stream: StreamInput, checkpoint: str | None) -> Sink:
+    def _late_sink(self, stream: StreamSource, checkpoint: str | None) -> Sink:
         """The sink of the table of ON LATE INTO."""
         from tsql.table_sink import TableSink
 
-        watermark = stream.source.watermark
+        watermark = stream.watermark
         assert watermark is not None and watermark.into is not None
-        name = urllib.parse.quote(stream.source.catalog_name, safe="")
+        name = urllib.parse.quote(stream.catalog_name, safe="")
         return TableSink(self._session, watermark.into, checkpoint, f"late-{name}")
 
 

@@ -8,14 +8,15 @@ import pyarrow as pa
 
 from tsql.backends.io import Split
 from tsql.backends.io.normalize import normalize
-from tsql.backends.live.fragments import SPREAD_ROWS, ArrivedRows, Engine
-from tsql.backends.local.run.dataset import SourceData
+from tsql.backends.live.fragments import SPREAD_ROWS, ArrivedRows, Engine, PlainRows
+from tsql.backends.local.run.dataset import Part, SourceData
 from tsql.backends.local.run.entry import BatchData
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
-from tsql.kernels.emit.batch import SourceColumn
+from tsql.kernels.emit.batch import RecordWriter, SourceColumn
+from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.expr.errors import SourceError
-from tsql.kernels.expr.types import Type
+from tsql.kernels.expr.types import INTERVAL, Type
 from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.progress import DAY_US, INFINITE, INFINITE_DAY
@@ -25,11 +26,24 @@ from tsql.planner.physical.step import Step
 class Batches(ArrivedRows):
     """Arrived rows as Arrow columns. Columns that the scan does not need are dropped."""
 
-    def __init__(self, given: pa.RecordBatch | pa.Table, step: Step):
+    def __init__(self, given: pa.RecordBatch | pa.Table, step: Step, engine: Engine):
         batches = given.to_batches() if isinstance(given, pa.Table) else [given]
-        self.batches = [_normal(b, step) for b in batches if b.num_rows]
-        self.rows = sum(b.num_rows for b in self.batches)
-        self.bytes = sum(b.nbytes for b in self.batches)
+        self.batches = [_normal(b, step, engine) for b in batches if b.num_rows]
+        self.rows = sum([b.num_rows for b in self.batches])
+
+    @property
+    def bytes(self) -> int:
+        return sum(b.nbytes for b in self.batches)
+
+    def whole(self, step: Input, engine: Engine) -> Part | None:
+        """The rows as one part, if they are one batch that is not cut, of a schema that has come before."""
+        plain, limit = engine.plain.get(step.name), engine.run.settings.batch_rows
+        if plain is None or plain.writer is None or len(self.batches) != 1 or self.rows > SPREAD_ROWS or limit:
+            return None
+        if plain.source is None:
+            data = DealtBatches(step, [], 1, engine)
+            plain.source = ColumnarScan(data._columns(self.batches[0].schema.types))
+        return Part(plain.source, plain.writer.write(self.batches[0], engine.positions(self.rows)), (0, 0))
 
     def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
         shards = engine.shards if self.rows > SPREAD_ROWS else 1
@@ -38,6 +52,8 @@ class Batches(ArrivedRows):
 
 class Splits(ArrivedRows):
     """Parts of a source, read when a fragment needs their rows."""
+
+    is_small = False
 
     def __init__(self, step: Scan, splits: list[Split]):
         self.step, self.splits = step, splits
@@ -79,8 +95,23 @@ class DealtBatches(BatchData):
             before += batch.num_rows
 
 
-def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
-    """The columns of a scan, in the engine's types."""
+def _normal(batch: pa.RecordBatch, step: Step, engine: Engine) -> pa.RecordBatch:
+    """The columns of a scan, in the engine's types. Batches of a stream have one schema: where it needs no conversion,
+    none is looked for again."""
+    plain, schema = engine.plain.get(step.name), batch.schema
+    if plain is not None and schema.equals(plain.schema):
+        return batch if plain.places is None else batch.select(plain.places)
+    found = _converted(batch, step)
+    if found.num_columns and all(f.nullable and f.name not in getattr(step, "filled", ()) for f in step.schema):
+        places = [schema.get_field_index(f.name) for f in step.schema]
+        kinds = [schema.types[at] for at in places]
+        if all(f.type != INTERVAL and kind == f.type.to_arrow() for f, kind in zip(step.schema, kinds, strict=True)):
+            is_all = places == list(range(len(schema)))
+            engine.plain[step.name] = PlainRows(schema, None if is_all else places, RecordWriter.of(kinds))
+    return found
+
+
+def _converted(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
     arrays = []
     for field in step.schema:
         at = batch.schema.get_field_index(field.name)

@@ -11,17 +11,19 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.live.held_files import is_in_file
 from tsql.backends.local.lower.lower import dependent
-from tsql.backends.local.run.dataset import ChunkData
+from tsql.backends.local.run.dataset import ChunkData, Part
 from tsql.backends.local.run.entry import chunk_columns
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
 from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.local.run.spill import AnyChunk
+from tsql.kernels.emit.batch import RecordWriter
+from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.enforce import enforce
-from tsql.planner.physical.movement import Gather, Movement
+from tsql.planner.physical.movement import Gather, Movement, Rekey
 from tsql.planner.physical.operators.input import Input
 from tsql.planner.physical.step import PhysicalPlan, Step
 
@@ -41,7 +43,17 @@ class ArrivedRows:
     """Rows from a scan, before any kernel has processed them."""
 
     rows: int
-    bytes = 0
+    is_small = True
+    """Whether they may be read in one shard where there are few of them."""
+
+    @property
+    def bytes(self) -> int:
+        """What they take in memory, if they are there."""
+        return 0
+
+    def whole(self, step: Input, engine: Engine) -> Part | None:
+        """The rows as one part, if they can be read as one."""
+        return None
 
     def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
         """The rows as the input of a fragment in an execution."""
@@ -49,6 +61,17 @@ class ArrivedRows:
 
 
 Given = Rows | ArrivedRows
+
+
+@dataclass
+class PlainRows:
+    """Batches whose columns need no conversion: their schema, the places of the columns that are needed (None: all),
+    what writes their records, and their layout once rows were read."""
+
+    schema: pa.Schema
+    places: list[int] | None
+    writer: RecordWriter | None
+    source: ColumnarScan | None = None
 
 
 @dataclass
@@ -62,6 +85,8 @@ class Engine:
     """Bytes held by the operators of the query. Fragments get the rest of memory_limit."""
     layouts: dict[str, Any] = field(default_factory=dict)
     """The layouts of rows that have arrived, by scan and Arrow types."""
+    plain: dict[str, PlainRows] = field(default_factory=dict)
+    """What is known of batches whose columns need no conversion, by scan."""
     next_position: int = 0
     """Rows are numbered across all runs of fragments: `first` and `last` compare states of rows that arrived at
     different times."""
@@ -156,10 +181,17 @@ class Fragment:
     standing: Execution | None = None
     again: frozenset[int] = frozenset()
     """With `stays`: the steps that run each time, by id."""
+    shards: int = 0
+    """Into how many its rows are cut; 0: as many as the query says."""
+    small: Fragment | None = None
+    """The same without movement, for few rows: in one shard nothing is handed to another thread."""
 
     def __post_init__(self) -> None:
+        self.shards = self.shards or self.engine.shards
+        if self.shards > 1 and not self.stays:
+            self.small = replace(self, top=_unmoved(self.top), kernels=Kernels(), shards=1, inputs={})
         # Held rows may be in any shard: movement is inserted where a step needs it.
-        top = enforce(self.top, self.engine.shards, "local")
+        top = enforce(self.top, self.shards, "local")
         if self.output is None and isinstance(top, Gather) and not isinstance(self.top, Gather):
             (top,) = top.inputs  # rows that are passed on may be in any shard
         self.top = _named(top)
@@ -172,9 +204,11 @@ class Fragment:
             return []
         if self.stays:
             return self._rows_again(given)
+        if self.small is not None and _are_few(given):
+            return self.small.rows(given, **values)
         execution = self._execution(given, {value_name(name): value for name, value in values.items()})
         try:
-            lists = execution.chunks(self.top, self.engine.shards)
+            lists = execution.chunks(self.top, self.shards)
             return [in_memory(c) for one in lists for c in one if c.rows]
         finally:
             self.engine.finish(execution)
@@ -187,7 +221,7 @@ class Fragment:
         for step_id in self.again:
             x.done.pop(step_id, None)
         before = set(x.states.open)
-        lists = x.chunks(self.top, self.engine.shards)
+        lists = x.chunks(self.top, self.shards)
         found = [in_memory(c) for one in lists for c in one if c.rows]
         x.states.free_since(before)
         x.states.tell_and_go_on()
@@ -211,9 +245,12 @@ class Fragment:
         """The rows of the last step as result batches."""
         if not any(map(count, given.values())) and not self.gives_of_nothing:
             return
+        if self.small is not None and _are_few(given):
+            yield from self.small.batches(given)
+            return
         execution = self._execution(given, {})
         try:
-            for batch in execution.batches(PhysicalPlan(self.top, *self.output, shards=self.engine.shards)):
+            for batch in execution.batches(PhysicalPlan(self.top, *self.output, shards=self.shards)):
                 if batch.num_rows:
                     yield batch
         finally:
@@ -229,10 +266,27 @@ class Fragment:
     def _flow(self, step: Input, rows: Given, execution: Execution) -> Flow:
         if isinstance(rows, ArrivedRows):
             return rows.flow(step, self.engine, execution)
-        shards = self.engine.shards if count(rows) > SPREAD_ROWS else 1
+        shards = self.shards if count(rows) > SPREAD_ROWS else 1
         data = ChunkData(chunk_columns(step.schema), _dealt(rows, shards), self.engine.run.settings.batch_rows)
         data.first = self.engine.positions(data.rows)
         return Flow(data, step.schema)
+
+
+def _are_few(given: Mapping[str, Given]) -> bool:
+    """Whether rows need not be spread over several shards."""
+    return sum(map(count, given.values())) <= SPREAD_ROWS and all(
+        one.is_small if isinstance(one, ArrivedRows) else True for one in given.values()
+    )
+
+
+def _unmoved(top: Step) -> Step:
+    """The steps of a fragment without movement between shards."""
+    done: dict[int, Step] = {}
+    for step in top.walk():
+        inputs = tuple(done[id(i)] for i in step.inputs)
+        is_moving = isinstance(step, Movement | Rekey)
+        done[id(step)] = inputs[0] if is_moving else step.with_inputs(inputs)
+    return done[id(top)]
 
 
 def _named(root: Step) -> Step:

@@ -12,7 +12,7 @@ from tsql.planner.physical.operators.filter import Filter
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step
 
-MERGE_ROWS = 100_000
+MERGE_ROWS = 16_384
 """States are merged when there are twice as many as after the last merge, plus this many."""
 
 
@@ -51,6 +51,7 @@ class Groups(LiveOperator):
             else None
         )
         self.takes_groups = isinstance(self.below[0], Aggregate) and self.below[0].phase == "partial"
+        self._known: tuple[Progress, dict[str, int]] | None = None
         self.given_to: dict[str, int] = {}
         """The bounds up to which groups have been given: nothing is looked through before one of them moves."""
         self.whole = self.over(gives_of_nothing=not step.by)
@@ -64,7 +65,10 @@ class Groups(LiveOperator):
 
     def bounds(self) -> dict[str, int]:
         """The keys whose lower bound is known."""
-        return self.progress[0].of(self.keys.items()).bounds
+        progress = self.progress[0]
+        if self._known is None or self._known[0] is not progress:
+            self._known = progress, progress.of(self.keys.items()).bounds
+        return self._known[1]
 
     def advance(self) -> Rows:
         if self.ended:

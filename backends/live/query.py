@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from operator import is_
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +44,8 @@ class LiveNode:
     operator: LiveOperator | None
     feeds: list[tuple[Step, list[LiveNode], Fragment | None]] = field(default_factory=list)
     progress: Progress = field(default_factory=Progress)
+    seen: list[tuple[tuple[Progress, ...], Progress] | None] = field(default_factory=list)
+    """For each feed, the progress of its sources when it was last asked for, and its own."""
 
     @property
     def name(self) -> str:
@@ -72,6 +75,7 @@ class LiveQuery:
         self.inside = {one for region in self.regions.values() for one in region.inside}
         for step in plan.root.walk():
             self._add(step, users)
+        self.scans = {n.name: n for n in self.nodes.values() if _arrives(n.step, live)}
         root = origin(plan.root)
         sources, cuts = self._sources(root)
         whole = graft(plan.root, cuts, self.engine.shards)
@@ -156,7 +160,7 @@ class LiveQuery:
 
     def arrived(self, scan: str, batch: pa.RecordBatch | pa.Table) -> ArrivedRows:
         """Rows of a live scan, for `advance`."""
-        return Batches(batch, self._scan(scan).step)
+        return Batches(batch, self._scan(scan).step, self.engine)
 
     def advance(self, rows: dict[str, ArrivedRows], promises: dict[str, int | None]) -> list[pa.RecordBatch]:
         """Take rows of live scans, and then a promise of each of some scans: that no later row has a time before this,
@@ -177,7 +181,8 @@ class LiveQuery:
             node.progress = Progress(ended=True)
         elif column is not None and column in node.step.schema and not node.progress.ended:
             bound = stored_time(time_us, node.step.schema[column].type)
-            node.progress = Progress({column: max(bound, node.progress.bounds.get(column, bound))})
+            if bound > node.progress.bounds.get(column, bound - 1):
+                node.progress = Progress({column: bound})
 
     def peek(self, promises: dict[str, int | None]) -> list[pa.RecordBatch]:
         """The further rows of the result if these promises held now. Nothing changes: what is held stays held, and is
@@ -188,7 +193,14 @@ class LiveQuery:
         finally:
             self._put_back(before)
 
+    def _tell(self) -> None:
+        """Count what kernels that stay have counted."""
+        for node in self.nodes.values():
+            if node.operator is not None and node.operator.resident is not None:
+                node.operator.resident.tell()
+
     def _save(self) -> list[Any]:
+        self._tell()
         counts, engine = dict(self.engine.run.counts), self.engine
         nodes = []
         for node in self.nodes.values():
@@ -209,7 +221,7 @@ class LiveQuery:
     def _scan(self, name: str) -> LiveNode:
         if name not in self.live:
             raise ExecutionError(f"{name} is no scan whose rows arrive")
-        return next(n for n in self.nodes.values() if n.name == name and _arrives(n.step, self.live))
+        return self.scans[name]
 
     def _advance(self, arrived: dict[int, Given]) -> list[pa.RecordBatch]:
         """Pass rows and promises through all nodes, inputs first."""
@@ -233,9 +245,10 @@ class LiveQuery:
         for key, node in self.nodes.items():
             if node.operator is not None:
                 found = self._take(node, rows)
-                promises = tuple(self._through(below, node) for below, _, _ in node.feeds)
-                found += node.operator.punctuate(promises)
-                node.progress = node.operator.promise()
+                found += node.operator.punctuate(self._promises(node))
+                promise = node.operator.promise()
+                if promise != node.progress:
+                    node.progress = promise
                 if found:
                     rows.setdefault(key, []).append(found)
                 self._check_memory()
@@ -302,6 +315,20 @@ class LiveQuery:
                 if count(one):
                     yield {node.name: one}
 
+    def _promises(self, node: LiveNode) -> tuple[Progress, ...]:
+        """The progress of the inputs of a node. Nothing is computed again unless a source of one has moved: progress is
+        the same object until then."""
+        if not node.seen:
+            node.seen = [None] * len(node.feeds)
+        found = []
+        for side, (below, sources, _) in enumerate(node.feeds):
+            now, before = tuple([source.progress for source in sources]), node.seen[side]
+            if before is None or not all(map(is_, before[0], now)):
+                progress = self._through(below, node)
+                before = node.seen[side] = now, progress if before is None or progress != before[1] else before[1]
+            found.append(before[1])
+        return tuple(found)
+
     def _through(self, step: Step, user: LiveNode | None = None) -> Progress:
         """The progress of a step's rows, as it passes through steps that hold nothing. `user` is looked through."""
         if id(step) not in self.moving:
@@ -337,6 +364,7 @@ class LiveQuery:
 
     def marks(self) -> dict[str, Any]:
         """Everything needed to continue but the held rows, as JSON."""
+        self._tell()
         operators = [n for n in self.nodes.values() if n.operator is not None]
         return {
             "begun": self.begun,

@@ -16,10 +16,10 @@ from tsql.backends.live.operator import HeldRows
 from tsql.backends.local.run.dataset import GroupData, Part, group_runs
 from tsql.backends.local.run.execution import Execution
 from tsql.backends.local.run.flow import Flow
-from tsql.backends.local.run.host import Chunk, Context
+from tsql.backends.local.run.host import Chunk, Code, Context
 from tsql.backends.local.run.workers import parallel
 from tsql.backends.local.steps.aggregate import AggregateStep, ReadyGroups
-from tsql.kernels.emit.pipeline import Sink
+from tsql.kernels.emit.pipeline import ColumnarScan, Sink
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.operators.aggregate.groups import AggregateSink
 from tsql.kernels.operators.collect import columns_of
@@ -63,8 +63,12 @@ class ResidentGroups:
         x = self._open(given)
         assert self.ready is not None
         (leaf,) = self.fragment.inputs.values()
-        data = self.fragment._flow(leaf, given, x).data
-        parts = [list(data.feed(shard)) for shard in range(data.shards)]
+        whole = given.whole(leaf, self.fragment.engine) if isinstance(given, ArrivedRows) else None
+        if whole is not None:
+            parts = [[whole]]
+        else:
+            data = self.fragment._flow(leaf, given, x).data
+            parts = [list(data.feed(shard)) for shard in range(data.shards)]
         while len(self.workers) < len(parts):
             self.workers.append(Worker(self, len(self.workers)))
         if count(given) <= SPREAD_ROWS or len(parts) == 1:
@@ -72,10 +76,14 @@ class ResidentGroups:
                 self.workers[shard].run(mine)
         else:
             parallel(lambda shard: self.workers[shard].run(parts[shard]), len(parts), x.threads, x.run)
-        x.states.tell()
         if self.has_strings:
             self.kept.append(given)
             self.kept_bytes += given.bytes if isinstance(given, ArrivedRows) else sum(_bytes(c) for c in given)
+
+    def tell(self) -> None:
+        """Count what the kernels have counted since the last time."""
+        if self.fragment.standing is not None:
+            self.fragment.standing.states.tell()
 
     @property
     def is_full(self) -> bool:
@@ -111,6 +119,7 @@ class ResidentGroups:
 
     def clear(self) -> None:
         """Free the tables."""
+        self.tell()
         x = self.fragment.standing
         for worker in self.workers:
             if x is not None:
@@ -139,6 +148,8 @@ class Worker:
         self.opened: list[Context] = []
         self.by_program: dict[int, Context] = {}
         self.sink: Sink | None = None
+        self.last: tuple[Any, Code, Context] | None = None
+        """The source of the last part, and what ran over it: batches of a stream have one layout."""
 
     @property
     def groups(self) -> int:
@@ -152,19 +163,28 @@ class Worker:
         assert ready is not None and x is not None
         for part in parts:
             x.run.check()
-            pipeline, code = x.finder.find(self.owner.step, ROLE, ready.flow, part.source, ready.make)
-            self.sink = pipeline.sink
-            context = self.by_program.get(id(code.program))
-            if context is None:
-                state = self.opened[0].state if self.opened else None
-                context = x.states.context(pipeline, code, state, self.shard)
-                self.by_program[id(code.program)] = context
-                self.opened.append(context)
+            code, context = self._kernel(part.source, ready, x)
             context.counter.value = 0
             try:
                 code.run(context, part.morsels)
             finally:
                 context.let_go()
+
+    def _kernel(self, source: Any, ready: ReadyGroups, x: Execution) -> tuple[Code, Context]:
+        """The kernel for rows of a source, and its context."""
+        if self.last is not None:
+            known, code, context = self.last
+            if source.columns is known.columns and type(source) is type(known) and source.stable == known.stable:
+                return code, context
+        pipeline, code = x.finder.find(self.owner.step, ROLE, ready.flow, source, ready.make)
+        self.sink = pipeline.sink
+        if id(code.program) not in self.by_program:
+            state = self.opened[0].state if self.opened else None
+            self.by_program[id(code.program)] = x.states.context(pipeline, code, state, self.shard)
+            self.opened.append(self.by_program[id(code.program)])
+        context = self.by_program[id(code.program)]
+        self.last = (source, code, context) if type(source) is ColumnarScan else None
+        return code, context
 
     def free(self, x: Execution) -> None:
         if not self.opened:
@@ -221,6 +241,10 @@ class HeldGroups(HeldRows):
     def thaw(self, rows: Any) -> None:
         """Hold again what was held."""
         self._frozen = None
+
+    def tell(self) -> None:
+        """Count what the kernels have counted since the last time."""
+        self.resident.tell()
 
     def close(self) -> None:
         """Free the tables."""

@@ -219,6 +219,48 @@ class Morsels:
         return record.address
 
 
+class RecordWriter:
+    """Writes the records of Arrow batches of one schema, each as `Morsels.add_arrays` would: what the types say is
+    found out once."""
+
+    def __init__(self, widths: list[int]):
+        self.widths = widths
+        self.pack = struct.Struct("<qq" + "QQQq" * len(widths)).pack
+
+    @staticmethod
+    def of(types: list[pa.DataType]) -> RecordWriter | None:
+        """The writer for columns of these types; None if one of them has dictionaries."""
+        widths = []
+        for arrow in types:
+            if pa.types.is_dictionary(arrow):
+                return None
+            if pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow):
+                widths.append(8)
+            elif pa.types.is_string(arrow) or pa.types.is_binary(arrow):
+                widths.append(4)
+            else:
+                widths.append(0 if pa.types.is_boolean(arrow) else arrow.bit_width // 8)
+        return RecordWriter(widths)
+
+    def write(self, batch: pa.RecordBatch, position: int) -> Morsels:
+        """The record of a batch whose first row has this position."""
+        rows, keep = batch.num_rows, []
+        words: list[int] = []
+        ones = None
+        for array, width in zip(batch.columns, self.widths, strict=True):
+            buffers, offset = array.buffers(), array.offset
+            validity, data = buffers[0], buffers[1]
+            if validity is None:
+                if ones is None or ones.size * 8 < rows + offset + 8:
+                    ones = all_ones(rows + offset)
+                    keep.append(ones)
+                validity = ones
+            text = buffers[2].address if len(buffers) > 2 and buffers[2] is not None else 0
+            words += (0 if data is None else data.address + offset * width, text, validity.address, offset)
+        keep.append(batch)
+        return Morsels(len(self.widths), bytearray(self.pack(rows, position, *words)), 1, rows, keep)
+
+
 def joined_morsels(parts: list[Morsels]) -> Morsels:
     """The records of several lists of morsels of one layout, one after the other."""
     return Morsels(

@@ -30,7 +30,12 @@ class Progress:
 
     def of(self, columns: Iterable[tuple[str, Expr]]) -> Progress:
         """The progress of rows that are computed from these."""
-        found = {name: bound for name, expr in columns if (bound := self.lower(expr)) is not None}
+        bounds = self.bounds
+        found = {
+            name: bound
+            for name, expr in columns
+            if (bound := bounds.get(expr.name) if type(expr) is Column else _lower(expr, bounds)) is not None
+        }
         return Progress(found, self.ended)
 
 

@@ -187,7 +187,11 @@ ERRORS = [
     ("CREATE STREAM s (a INTEGER)", 15, "a stream needs WITH (..) to say where its rows are"),
     ("CREATE STREAM s WITH (connector = 'pulsar', path = 'x')", 23, "unknown connector 'pulsar'"),
     ("CREATE STREAM s WITH (connector = 'kafka', path = 'x')", 44, "unknown option path for connector kafka"),
-    ("CREATE TABLE s (a INTEGER) WITH (connector = 'kafka', topic = 'x')", 34, "a table is complete, and connector 'kafka' goes on"),
+    (
+        "CREATE TABLE s (a INTEGER) WITH (connector = 'kafka', topic = 'x')",
+        34,
+        "a table is complete, and connector 'kafka' goes on",
+    ),
     ("CREATE STREAM s WITH (connector = 'csv')", 17, 'option "path" is missing: a file, a folder or a pattern'),
     ("CREATE STREAM s WITH (connector = 'csv', path = 7)", 42, 'option "path" takes a string'),
     ("CREATE STREAM s WITH (connector = 'csv', path = 'none/*.csv')", 17, "none/*.csv: no file matches this pattern"),

@@ -12,7 +12,7 @@ ends the job: the epoch that is open is dropped, and the checkpoint before it st
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import field
 from typing import Any
@@ -26,6 +26,7 @@ from tsql.backends.live.jobs.checkpoint import Checkpoint, Epoch, Writer, damage
 from tsql.backends.live.jobs.emission import Emitter
 from tsql.backends.live.jobs.feed import Wakeup
 from tsql.backends.live.jobs.inputs import StreamInput
+from tsql.backends.live.jobs.late import LateSinks, MakeSink
 from tsql.backends.live.jobs.parts import Parts, joined
 from tsql.backends.live.jobs.progress import JobProgress, OperatorProgress, operators_of, progress_of
 from tsql.backends.live.jobs.resume import Identity, check_same
@@ -54,8 +55,6 @@ LOOK_SECONDS = 0.2
 IDLE_SECONDS = 0.05
 """Timeouts of idle partitions are looked at this often."""
 
-LateSink = Callable[[StreamInput], Sink]
-
 
 @dataclass
 class Spec:
@@ -70,7 +69,7 @@ class Spec:
     checkpoint: Checkpoint | None = None
     interval: float = 1.0
     shards: int = 1
-    late_sink: LateSink | None = None
+    late_sink: MakeSink | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -87,8 +86,7 @@ class JobRun:
         self.notes = list(spec.notes)
         self.wakeup = Wakeup()
         self.inputs: list[StreamInput] = []
-        self.late_sinks: dict[str, Sink] = {}
-        """Where late rows of ON LATE INTO go, by stream. Their epochs are those of the job."""
+        self.late = LateSinks((), None, spec.identifier)
         self.operators: tuple[OperatorProgress, ...] = ()
         """What the steps hold, as of a moment ago: other threads may look at it."""
         self._pending: _Pending | None = None
@@ -163,7 +161,8 @@ class JobRun:
                 self._restore(last)
             else:
                 spec.checkpoint.describe({"name": spec.name, "identifier": spec.identifier})
-        self._open_late_sinks({} if last is None else last.about["late"])
+        self.late = LateSinks([stream.source for stream in self.inputs], spec.late_sink, spec.identifier)
+        self.late.begin(self.epoch, {} if last is None else last.about["late"])
         spec.sink.recover(self.epoch, None if last is None else last.token)
         for stream in self.inputs:
             if not stream.has_ended:
@@ -173,16 +172,6 @@ class JobRun:
                     f"the stream {stream.source.catalog_name} cannot be read again: what comes between the last "
                     "checkpoint and a crash is lost"
                 )
-
-    def _open_late_sinks(self, tokens: dict[str, Any]) -> None:
-        for stream in self.inputs:
-            mark, name = stream.source.watermark, stream.source.catalog_name
-            if self.spec.late_sink is None or mark is None or mark.into is None or stream.source.ends:
-                continue
-            self.late_sinks[name] = sink = self.spec.late_sink(stream)
-            types = tuple(field.type for field in stream.schema)
-            sink.open(Output(stream.schema.to_arrow(), types, f"{self.spec.identifier}-late-{name}"))
-            sink.recover(self.epoch, tokens.get(name))
 
     def run(self) -> None:
         """Run until the streams have ended, or the job is stopped."""
@@ -215,8 +204,8 @@ class JobRun:
         with ExitStack() as later:
             if self.spec.checkpoint is not None:
                 later.callback(self.spec.checkpoint.close)
-            for sink in (self.spec.sink, *self.late_sinks.values()):
-                later.callback(sink.close)
+            later.callback(self.spec.sink.close)
+            later.callback(self.late.close)
             if self._writer is not None:
                 later.callback(self._writer.settle)
             if hasattr(self, "query"):
@@ -342,7 +331,7 @@ class JobRun:
         self._write_late_rows()
         number = self.epoch + 1
         token = self.spec.sink.prepare(number)
-        late = {name: sink.prepare(number) for name, sink in self.late_sinks.items()}
+        late = self.late.prepare(number)
         self.epoch, self._is_dirty, self._last_epoch_at = number, False, begun
         offsets = {stream.source.catalog_name: dict(stream.offsets) for stream in self.inputs}
         ended = _Pending(number, token, late, offsets)
@@ -362,8 +351,7 @@ class JobRun:
             self._commit(ended)
 
     def _commit(self, ended: _Pending) -> None:
-        for name, sink in self.late_sinks.items():
-            sink.commit(ended.number, ended.late[name])
+        self.late.commit(ended.number, ended.late)
         self.spec.sink.commit(ended.number, ended.token)
         self.committed = ended.number
         for stream in self.inputs:
@@ -401,8 +389,7 @@ class JobRun:
     def _write_late_rows(self) -> None:
         for stream in self.inputs:
             rows, stream.late_rows = stream.late_rows, []
-            for batch in rows:
-                self.late_sinks[stream.source.catalog_name].write(batch)
+            self.late.write(stream.source.catalog_name, rows)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from tsql.backends import Run
 from tsql.backends.live.jobs.checkpoint import KEPT_EPOCHS, Epoch
 from tsql.backends.live.jobs.job import EMIT_SECONDS, Spec, check_answers
 from tsql.backends.live.jobs.job import streams_of as sources_of
+from tsql.backends.live.jobs.late import LateSinks
 from tsql.backends.live.jobs.progress import JobProgress
 from tsql.backends.live.query import LiveQuery
 from tsql.backends.live.sinks.sink import Output
@@ -83,6 +84,7 @@ class ClusterRun:
         self._busy = threading.Lock()
         self._heard: dict[str, dict[str, float]] = {}
         self._closed = False
+        self.late = LateSinks((), None, spec.identifier)
         self._say_what_differs()
 
     def _folder(self) -> Path:
@@ -134,11 +136,11 @@ class ClusterRun:
             self._check_same(spec.checkpoint.job(), last)
             about = {"name": spec.name, "identifier": spec.identifier, "identity": self._identity()}
             spec.checkpoint.describe(about)
-        if last is None:
-            spec.sink.recover(0, None)
-        else:
+        if last is not None:
             self._restore(last)
-            spec.sink.recover(last.number, last.token)
+        self.late = LateSinks([stream.source for stream in self.streams], spec.late_sink, spec.identifier)
+        self.late.begin(self.epoch, {} if last is None else last.about["late"])
+        spec.sink.recover(self.epoch, None if last is None else last.token)
         self._open()
 
     def _open(self) -> None:
@@ -251,6 +253,7 @@ class ClusterRun:
         self._closed = True
         self.driver.query.close()
         self.spec.sink.close()
+        self.late.close()
         if self.spec.checkpoint is not None:
             self.spec.checkpoint.close()
         else:
@@ -328,13 +331,11 @@ class ClusterRun:
         """Hand over late rows of ON LATE INTO."""
         for stream in self.streams:
             blobs = outcome.late.get(stream.name, {})
-            rows = [batch for place in sorted(blobs) for batch in decode_batches(blobs[place])]
-            if rows and self.spec.to_late_table is not None:
-                self.spec.to_late_table(stream, rows)  # type: ignore[arg-type]
+            self.late.write(stream.name, [batch for place in sorted(blobs) for batch in decode_batches(blobs[place])])
 
     def _end_epoch(self, number: int) -> None:
         begun = time.perf_counter()
-        token = self.spec.sink.prepare(number)
+        token, late = self.spec.sink.prepare(number), self.late.prepare(number)
         if self.spec.checkpoint is not None:
             about = {
                 "query": self.driver.query.marks(),
@@ -344,10 +345,12 @@ class ClusterRun:
                 "told": self.told.to_json(),
                 "rows_out": self.driver.emitter.rows,
                 "ended": self.has_ended,
+                "late": late,
             }
             self.spec.checkpoint.write(Epoch(number, about, token, self.driver.tables()))
         self.epoch = number
         self._remove_old()
+        self.late.commit(number, late)
         self.spec.sink.commit(number, token)
         self.committed = number
         self.checkpoint_ms = (time.perf_counter() - begun) * 1000

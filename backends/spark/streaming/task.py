@@ -171,7 +171,7 @@ class Intake:
         """What the parts make of rows of a scan."""
         for name, outlet, leaves in self.outlets:
             if scan in leaves:
-                yield from self._sent(name, outlet.sent({scan: Batches(rows, leaves[scan])}))
+                yield from self._sent(name, outlet.sent({scan: Batches(rows, leaves[scan], self.engine)}))
 
     def _sent(self, name: str, chunks: Iterator[Sent]) -> Iterator[Row]:
         for shard, chunk in chunks:
