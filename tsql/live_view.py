@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MATERIALIZED_VIEW = "materialized view"
 
+LEAST_ROWS, MOST_CHUNKS = 65_536, 1_024
+"""Changes that nobody has looked at are made when there are more of them than rows, and than this."""
+
 
 class LiveView:
     """An entry of the catalog, and the sink that fills it."""
@@ -37,6 +40,8 @@ class LiveView:
         self._lock = threading.Lock()
         self._table = schema.to_arrow().empty_table()
         self._changes: list[pa.RecordBatch] = []
+        self._changed = 0
+        """Rows of `_changes`."""
         self._has_changes = False
         self._open: list[pa.RecordBatch] = []
         self._prepared: dict[int, list[pa.RecordBatch]] = {}
@@ -50,16 +55,22 @@ class LiveView:
     def table(self) -> pa.Table:
         """The rows of the result as of the last epoch."""
         with self._lock:
-            if self._changes:
-                more = pa.Table.from_batches(self._changes)
-                self._changes = []
-                if self._has_changes:
-                    there = pa.array(np.ones(self._table.num_rows, np.int8))
-                    more = fold(pa.concat_tables([self._table.append_column(more.schema[-1], there), more]))
-                    self._table = more
-                else:
-                    self._table = pa.concat_tables([self._table, more.cast(self._table.schema)])
+            self._merge()
             return self._table
+
+    def _merge(self) -> None:
+        """Make the changes that have come in the rows."""
+        if not self._changes:
+            return
+        more = pa.Table.from_batches(self._changes)
+        self._changes, self._changed = [], 0
+        if self._has_changes:
+            there = pa.array(np.ones(self._table.num_rows, np.int8))
+            self._table = fold(pa.concat_tables([self._table.append_column(more.schema[-1], there), more]))
+            return
+        self._table = pa.concat_tables([self._table, more.cast(self._table.schema)])
+        if self._table.num_columns and self._table[0].num_chunks > MOST_CHUNKS + self._table.num_rows // LEAST_ROWS:
+            self._table = self._table.combine_chunks()
 
     def open(self, output: Output) -> None:
         self._has_changes = output.has_changes
@@ -79,7 +90,11 @@ class LiveView:
 
     def commit(self, epoch: int, token: Token) -> None:
         with self._lock:
-            self._changes.extend(self._prepared.pop(epoch, ()))
+            more = self._prepared.pop(epoch, [])
+            self._changes += more
+            self._changed += sum(batch.num_rows for batch in more)
+            if self._changed > max(self._table.num_rows, LEAST_ROWS) or len(self._changes) > MOST_CHUNKS:
+                self._merge()  # nobody may ever look
 
     def last_committed(self) -> int | None:
         return None
