@@ -59,6 +59,7 @@ class AsofJoins(LiveOperator):
         self.near = self._near()
         self.waiting = self._waiting() if self.ahead is not None else None
         self.needed = self._needed() if self.looks_back and step.condition is None else None
+        self.needed_rows = 0
 
     def _waiting(self) -> tuple[Fragment, Fragment]:
         """The left rows whose match (or lack of one) is known, and the others. A left row is known once the right side
@@ -124,8 +125,10 @@ class AsofJoins(LiveOperator):
         if self.near is not None and rows.rows and time is not None:
             reach = self.tolerance if self.looks_back and self.tolerance is not None else 0
             rows.rows = self.near.rows({"side_1": rows.rows}, time=moved(time, -reach))
-        if self.needed is not None and rows.rows and time is not None:
+        if self.needed is not None and time is not None and len(rows) > 2 * self.needed_rows:
+            # To find those that are needed sorts all: it waits until as many others may have come.
             rows.rows = self.needed.rows({"side_1": rows.rows}, time=time)
+            self.needed_rows = len(rows)
         return found
 
     def _matched(self) -> Rows:
@@ -144,14 +147,9 @@ class AsofJoins(LiveOperator):
         if self.progress[1].ended:
             return self.held[0].take()
         time = self.progress[1].lower(self.right)
-        if self.waiting is None or time is None or not self.held[0].rows:
+        if self.waiting is None or time is None:
             return []
-        passed, stays = self.waiting
-        rows, time = {"side_0": self.held[0].rows}, moved(time, -self.ahead)
-        found = passed.rows(rows, time=time)
-        if found:
-            self.held[0].rows = stays.rows(rows, time=time)
-        return found
+        return self.part(0, *self.waiting, time=moved(time, -self.ahead))
 
     def _first(self) -> int | None:
         """A lower bound on the times of left rows, held or to come."""

@@ -108,15 +108,7 @@ class Joins(LiveOperator):
         if self.progress[1].ended:
             return self.held[0].take()
         known = self._known(0, self.progress[1])
-        if not known or not self.held[0].rows:
-            return []
-        passed, stays = self._parts(0, tuple(known))
-        values = self._values(0, known)
-        rows = {"side_0": self.held[0].rows}
-        found = passed.rows(rows, **values)
-        if found:
-            self.held[0].rows = stays.rows(rows, **values)
-        return found
+        return self.part(0, *self._parts(0, tuple(known)), **self._values(0, known)) if known else []
 
     def _left(self) -> Progress:
         """What is known of left rows, held or to come."""

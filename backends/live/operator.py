@@ -178,6 +178,16 @@ class LiveOperator:
             held.thaw(kept)
         vars(self).update(plain)
 
+    def part(self, side: int, passed: Fragment, stays: Fragment, **values: Any) -> Rows:
+        """The held rows of a side that one fragment chooses. They are no longer held: the other fragment chooses the
+        rest, and does not run where nothing is left."""
+        rows = self.held[side].rows
+        given = {f"side_{side}": rows}
+        found = passed.rows(given, **values) if rows else []
+        if found:
+            self.held[side].rows = stays.rows(given, **values) if count(found) < count(rows) else []
+        return found
+
     def over(self, *replacements: Step | None, step: Step | None = None, gives_of_nothing: bool = False) -> Fragment:
         """The step over held rows, or over a replacement for them: a step over `self.leaf(side)`."""
         cuts = {

@@ -7,19 +7,18 @@ window keeps its panes as long as it is open."""
 
 from __future__ import annotations
 
-from tsql.backends.live.fragments import Engine, Fragment, Rows
+from tsql.backends.live.fragments import Engine, Fragment, Rows, given
 from tsql.backends.live.groups import States
-from tsql.backends.live.operator import LiveOperator, all_of, compare, parameter, restricted
-from tsql.kernels.expr.nodes import Call, Case, Column, Literal
-from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP
-from tsql.kernels.windows.call import Bound, Frame, WindowCall
+from tsql.backends.live.operator import LiveOperator, all_of, compare, parameter
+from tsql.kernels.expr.nodes import Aggregate as AggregateCall
+from tsql.kernels.expr.nodes import Column
+from tsql.kernels.expr.types import BIGINT, TIMESTAMP
+from tsql.planner.logical.predicates import JoinKey
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.filter import Filter
-from tsql.planner.physical.operators.project import Project
-from tsql.planner.physical.operators.window import Window
+from tsql.planner.physical.operators.join import HashJoin
 from tsql.planner.physical.progress import Progress
-from tsql.planner.physical.step import Step
 
 NEVER = -(2**63) + 1
 
@@ -73,10 +72,11 @@ class Panes(LiveOperator):
         rows = {"side_0": self.held[0].rows}
         found = self.closed.rows(rows, given_to=given_to, time=time)
         if found:
-            self.held[0].rows = self.keep(rows, time)
+            self.held[0].rows = self.keep(rows, found)
         return found
 
-    def keep(self, rows: dict[str, Rows], time: int) -> Rows:
+    def keep(self, rows: dict[str, Rows], found: Rows) -> Rows:
+        """The panes of windows that are still open, after `found` were output."""
         return self.open.rows(rows, first=self.first_open)
 
     @property
@@ -113,45 +113,21 @@ class Sessions(Panes):
         return None if first is None else first - 1
 
     def needed(self) -> Fragment:
+        """The panes that are in none of the sessions that are complete. Sessions of a key are apart, so a pane is in
+        one of them if it starts before the last of them ends."""
         step, windows = self.step, self.windows
-        leaf = self.leaf(0)
-        by = tuple(Column(n, leaf.schema[n].type, leaf.schema[n].nullable) for n in step.by)
-        end = session_ends(
-            leaf, by, Column(windows.first, TIMESTAMP, False), Column(windows.last, TIMESTAMP, False), windows.gap
+        leaf, over = self.leaf(0), given("over", step.schema)
+        keys = tuple(
+            JoinKey(
+                Column(n, leaf.schema[n].type, leaf.schema[n].nullable), Column(f"over_{n}", step.schema[n].type), True
+            )
+            for n in step.by
         )
-        kept = Filter((end,), predicate=compare(Column("session_closes", TIMESTAMP), ">", parameter("time", TIMESTAMP)))
-        return Fragment(self.engine, restricted(kept, leaf))
+        by = tuple((f"over_{n}", Column(n, step.schema[n].type)) for n in step.by)
+        end = AggregateCall("max", (Column(windows.end, TIMESTAMP, False),), TIMESTAMP)
+        ends = Aggregate((over,), by=by, calls=(("over_end", end),))
+        before = compare(Column(windows.first, TIMESTAMP, False), "<", Column("over_end", TIMESTAMP))
+        return Fragment(self.engine, HashJoin((leaf, ends), kind="anti", keys=keys, condition=before))
 
-    def keep(self, rows: dict[str, Rows], time: int) -> Rows:
-        return self.open.rows(rows, time=time)
-
-
-def session_ends(rows: Step, by: tuple[Column, ...], first: Column, last: Column, gap: int) -> Step:
-    """Rows that last from `first` to `last`, with the end of each row's session as `session_closes`."""
-    from tsql.kernels.expr.nodes import SortKey
-
-    order = (SortKey(first),)
-    so_far = WindowCall("max", (last,), TIMESTAMP, frame=Frame("rows", Bound("unbounded"), Bound("current")))
-    reach = Window(
-        (rows,),
-        by=by,
-        order=order,
-        calls=(("session_reach", so_far), ("session_next", WindowCall("lead", (first,), TIMESTAMP))),
-    )
-    reached, following = Column("session_reach", TIMESTAMP), Column("session_next", TIMESTAMP)
-    closes = Call("+", (reached, Literal((0, 0, gap), INTERVAL)), TIMESTAMP)
-    apart = Call("coalesce", (compare(following, ">", closes), Literal(True, BOOLEAN)), BOOLEAN)
-    ends = Project(
-        (reach,),
-        columns=(
-            *((f.name, Column(f.name, f.type, f.nullable)) for f in rows.schema),
-            ("session_mark", Case(((apart, closes),), Literal(None, TIMESTAMP))),
-        ),
-    )
-    behind = WindowCall(
-        "min",
-        (Column("session_mark", TIMESTAMP),),
-        TIMESTAMP,
-        frame=Frame("rows", Bound("current"), Bound("unbounded")),
-    )
-    return Window((ends,), by=by, order=order, calls=(("session_closes", behind),))
+    def keep(self, rows: dict[str, Rows], found: Rows) -> Rows:
+        return self.open.rows(rows | {"over": found})

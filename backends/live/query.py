@@ -21,6 +21,7 @@ from tsql.backends.live.fragments import ArrivedRows, Engine, Fragment, Given, c
 from tsql.backends.live.lifetimes.regions import regions_of
 from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, origin
 from tsql.backends.live.operators_of_steps import operator_of
+from tsql.backends.live.phases import in_two_phases
 from tsql.backends.live.resident import HeldGroups, ResidentGroups
 from tsql.backends.local.lower.lower import dependent
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
@@ -69,22 +70,32 @@ class LiveQuery:
         self.plan, self.live = plan, live
         self.engine = Engine(shards or plan.shards, run or Run(), interpret)
         self.nodes: dict[int, LiveNode] = {}
-        self.moving = dependent(plan.root, {id(s) for s in plan.root.walk() if _arrives(s, live)})
-        users = _users(plan.root)
-        self.regions = regions_of(plan.root)
+        self.root = self._divided(plan.root)
+        users = _users(self.root)
         self.inside = {one for region in self.regions.values() for one in region.inside}
-        for step in plan.root.walk():
+        for step in self.root.walk():
             self._add(step, users)
         self.scans = {n.name: n for n in self.nodes.values() if _arrives(n.step, live)}
-        root = origin(plan.root)
+        root = origin(self.root)
         sources, cuts = self._sources(root)
-        whole = graft(plan.root, cuts, self.engine.shards)
+        whole = graft(self.root, cuts, self.engine.shards)
         self.output = Fragment(self.engine, whole, (plan.columns, plan.names), gives_of_nothing=not sources)
         self.last = sources
         unknown = set(live) - {n.name for n in self.nodes.values() if _arrives(n.step, live)}
         if unknown:
             raise ExecutionError(f"the plan has no scan {min(unknown)}")
         self.begun = False
+
+    def _divided(self, root: Step) -> Step:
+        """The steps of the plan with states in place of rows where aggregates hold them. Sets what arrives, and the
+        regions that one operator runs."""
+        for is_divided in (False, True):
+            scans = {id(s) for s in root.walk() if _arrives(s, self.live)}
+            self.moving, self.regions = dependent(root, scans), regions_of(root)
+            if not is_divided:
+                whole = {*self.regions, *(one for region in self.regions.values() for one in region.inside)}
+                root = in_two_phases(root, self.moving, whole)
+        return root
 
     def _add(self, step: Step, users: dict[int, int]) -> None:
         if id(step) not in self.moving:
@@ -356,7 +367,7 @@ class LiveQuery:
     @property
     def ended(self) -> bool:
         """Whether no further row of the result will come: the inputs have ended, or a LIMIT is reached."""
-        return self._through(origin(self.plan.root)).ended
+        return self._through(origin(self.root)).ended
 
     def rows_held(self) -> int:
         """The number of rows, or states, that all operators hold."""

@@ -44,6 +44,7 @@ from tsql.planner.physical.progress import INFINITE, Progress, moved
 from tsql.planner.physical.step import Step
 
 GIVEN, PLACE, AHEAD, FINAL = "live given", "live place", "live ahead", "live final"
+SETTLED = "live settled"
 IS_GIVEN, IS_FINAL = Column(GIVEN, BOOLEAN), Column(FINAL, BOOLEAN)
 
 
@@ -158,16 +159,23 @@ class InTime:
             self.passed = operator.filtered(0, past)
             self.later = operator.filtered(0, unless_null(negated(past)))
         near = tuple((n, c) for n, c in step.calls if n not in names)
+        self.looks_ahead = bool(self.needs.rows_ahead or self.needs.length_ahead)
         self.placed = Fragment(self.engine, self._placed(near))
         leaf = given("placed", self.placed.top.schema)
         self.running = Running(self.engine, step, leaf.schema, names) if names else None
         is_new = Filter((leaf,), predicate=negated(IS_GIVEN))
         self.new = Fragment(self.engine, is_new)
+        self.given_at_once = Fragment(self.engine, restricted(is_new, step)) if self.is_plain else None
         self.kept = Fragment(self.engine, restricted(self._kept(leaf), self.below)) if self._looks_back() else None
         found = given("new", leaf.schema if self.running is None else self.running.schema)
         self.final = Fragment(self.engine, restricted(Filter((found,), predicate=IS_FINAL), step))
         waits = Filter((found,), predicate=negated(IS_FINAL))
         self.waiting = Fragment(self.engine, restricted(waits, self.below))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether new rows are final, with results that need no others than those that are kept."""
+        return self.running is None and not self.looks_ahead
 
     def tables(self) -> dict[str, HeldRows]:
         return {"seen": self.seen} | ({} if self.running is None else {"running": self.running.held})
@@ -184,11 +192,12 @@ class InTime:
                 for name, flag in (("seen", True), ("new", False))
             )
         )
-        ahead = max(self.needs.rows_ahead, 1)
-        marks = (
-            (PLACE, WindowCall("row_number", (), BIGINT)),
-            (AHEAD, WindowCall("lead", (Literal(True, BOOLEAN), Literal(ahead, BIGINT)), BOOLEAN)),
-        )
+        marks = [(PLACE, WindowCall("row_number", (), BIGINT))]
+        if self.needs.rows_ahead:
+            ahead = Literal(self.needs.rows_ahead, BIGINT)
+            marks.append((AHEAD, WindowCall("lead", (Literal(True, BOOLEAN), ahead), BOOLEAN)))
+        if not self.looks_ahead:  # then all rows are settled
+            marks.append((SETTLED, WindowCall("count_star", (), BIGINT, WHOLE_PARTITION)))
         windows = Window((both,), by=step.by, order=step.order, calls=(*near, *marks))
         ready: list[Expr] = []
         if self.needs.rows_ahead:
@@ -204,33 +213,31 @@ class InTime:
         step, needs = self.operator.step, self.needs
         if needs.all_back is not None:
             return Filter((placed,), predicate=IS_FINAL)
-        settled, first = Column("live settled", BIGINT), "live first"
-        calls: list[tuple[str, WindowCall]] = [
-            ("live settled", WindowCall("count_star", (), BIGINT, WHOLE_PARTITION, filter=IS_FINAL))
-        ]
+        settled, first = Column(SETTLED, BIGINT), "live first"
+        calls: list[tuple[str, WindowCall]] = []
+        if self.looks_ahead:
+            calls.append((SETTLED, WindowCall("count_star", (), BIGINT, WHOLE_PARTITION, filter=IS_FINAL)))
         near: list[Expr] = []
         if needs.rows_back:
             behind = Call("-", (settled, Column(PLACE, BIGINT)), BIGINT)
             near.append(compare(behind, "<", Literal(needs.rows_back, BIGINT)))
         if needs.length_back is not None and self.time is not None:
             kind = self.time.type
-            waits = WindowCall("min", (self.time,), kind, WHOLE_PARTITION, filter=negated(IS_FINAL))
-            calls.append((first, waits))
-            next_one = Call("least", (parameter("time", kind), Column(first, kind)), kind)
+            next_one: Expr = parameter("time", kind)
+            if self.looks_ahead:
+                waits = WindowCall("min", (self.time,), kind, WHOLE_PARTITION, filter=negated(IS_FINAL))
+                calls.append((first, waits))
+                next_one = Call("least", (next_one, Column(first, kind)), kind)
             length = Literal((0, 0, needs.length_back), INTERVAL)
             reach = length if not kind.is_integer else Literal(needs.length_back, kind)
             near.append(compare(Call("+", (self.time, reach), kind), ">=", next_one))
-        counted = Window((placed,), by=step.by, order=step.order, calls=tuple(calls))
+        counted = Window((placed,), by=step.by, order=step.order, calls=tuple(calls)) if calls else placed
         return Filter((counted,), predicate=all_of([IS_FINAL, any_of(near)]))
 
     def advance(self, time: int) -> Rows:
         """The rows that are final below a time. They are no longer held."""
-        held = self.operator.held[0]
-        rows = {"side_0": held.rows}
-        new = self.passed.rows(rows, time=time) if held.rows else []
-        if new:
-            held.rows = self.later.rows(rows, time=time)
-        elif not (self.seen.rows and self.needs.length_back is not None and self.needs.all_back is None):
+        new = self.operator.part(0, self.passed, self.later, time=time)
+        if not new and not (self.seen.rows and self.needs.length_back is not None and self.needs.all_back is None):
             return []
         return self.given(new, time)
 
@@ -242,6 +249,10 @@ class InTime:
         bound = INFINITE if time is None else time
         values = {"time": bound, "to": moved(bound, -self.needs.length_ahead), "ended": ended}
         placed = self.placed.rows({"seen": self.seen.rows, "new": new}, **values)
+        if self.given_at_once is not None and not ended:
+            if self.kept is not None:
+                self.seen.rows = self.kept.rows({"placed": placed}, **values)
+            return self.given_at_once.rows({"placed": placed})
         fresh = self.new.rows({"placed": placed})
         if self.running is not None:
             fresh = self.running.results(fresh)
@@ -250,7 +261,8 @@ class InTime:
             for held in self.tables().values():
                 held.take()
             return found
-        self.operator.held[0].rows = self.waiting.rows({"new": fresh}) + self.operator.held[0].rows
+        if self.looks_ahead:
+            self.operator.held[0].rows = self.waiting.rows({"new": fresh}) + self.operator.held[0].rows
         if self.running is not None:
             self.running.go_on(fresh)
         if self.kept is not None:
