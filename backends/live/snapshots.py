@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given
-from tsql.backends.live.operator import HeldRows, LiveOperator, all_of, compare, parameter
+from tsql.backends.live.operator import HeldRows, LiveOperator, all_of, compare, held_bounds, parameter
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import TIMESTAMP
@@ -112,5 +112,9 @@ class Snapshots(LiveOperator):
         return "lifetimes start at no time that advances, so no result is ever final"
 
     def promise(self) -> Progress:
-        known = self.marks["time"] > BEGINNING
-        return Progress({self.step.span[1]: self.marks["time"]} if known else {}, self.ended)
+        time = self.marks["time"]
+        if time <= BEGINNING or self.ended:
+            return Progress(ended=self.ended)
+        start, end = self.step.span
+        opened = held_bounds(Progress({"opened": time}), self.opened.rows, self.opened.schema)
+        return Progress({start: opened["opened"], end: time})

@@ -14,13 +14,16 @@ from __future__ import annotations
 
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.planner.logical.nodes import Aggregate, Distinct, Filter, Join, Node, Project, SetOperation, Sort
+from tsql.planner.logical.snapshot import SnapshotAggregate
 from tsql.planner.rules.framework import TOP_DOWN, Surroundings, rule
 
 
-@rule(TOP_DOWN, about=(Aggregate, Distinct, Join, SetOperation), needs=(Sort,))
+@rule(TOP_DOWN, about=(Aggregate, SnapshotAggregate, Distinct, Join, SetOperation), needs=(Sort,))
 def remove_idle_sort(node: Node, around: Surroundings) -> Node:
     match node:
-        case Aggregate() if not any(f.ordered for _, call in node.aggregates for f in AGGREGATES.overloads[call.name]):
+        case Aggregate() | SnapshotAggregate() if not any(
+            f.ordered for _, call in node.aggregates for f in AGGREGATES.overloads[call.name]
+        ):
             return node.with_inputs((_unsorted(node.input, around),))
         case Distinct() if node.on is None:
             return node.with_inputs((_unsorted(node.input, around),))

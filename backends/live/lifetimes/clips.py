@@ -88,7 +88,10 @@ def _clip(top: HashJoin, side: int, users: list[Step]) -> Clip | None:
     other_start = of_others[names[both.schema.names.index(time.expr.name)]]
     shown = [n for n, e in columns.items() if isinstance(e, Column) and e.name == first]
     at = [n for n, e in columns.items() if isinstance(e, Column) and e.name == time.expr.name]
-    if len(shown) != 1 or len(at) != 1 or not isinstance(other_start, Column) or other_start.name not in others.schema:
+    if not isinstance(other_start, Column):
+        others = origin(both.inputs[1])  # Its time is computed below, as that of SHIFT.
+        other_start = Column(others.schema.names[both.schema.names.index(time.expr.name)], TIMESTAMP)
+    if len(shown) != 1 or len(at) != 1 or other_start.name not in others.schema:
         return None
     start = None
     for key in top.keys:

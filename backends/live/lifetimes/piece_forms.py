@@ -18,11 +18,11 @@ from tsql.backends.live.lifetimes.forms import (
     through_filters,
     through_projects,
 )
-from tsql.backends.live.operator import origin
+from tsql.backends.live.operator import held_step, origin
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.process.quick_dataclass import dataclass
-from tsql.planner.logical.predicates import conjuncts
+from tsql.planner.logical.predicates import conjunction, conjuncts
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.filter import Filter
 from tsql.planner.physical.operators.join import HashJoin
@@ -70,6 +70,8 @@ class PieceForm:
     last: str
     domain: dict[str, Expr]
     """The columns of the domain, over a row."""
+    chosen: Expr | None
+    """What rows must satisfy for their values to be in the domain."""
 
 
 def pieces_of(top: Step, users: Users) -> PieceForm | None:
@@ -112,7 +114,38 @@ def _pieces(top: HashJoin, side: int, users: Users) -> PieceForm | None:
     first, last = (named.get(time) for time in _times(spans))
     if first is None or last is None:
         return None
-    return PieceForm(top, rows, spans_step, spans, tuple(keys), *life, first, last, domain)
+    chosen = [] if spans.domain is None else _chosen(spans.domain, rows)
+    if chosen is None:
+        return None
+    return PieceForm(top, rows, spans_step, spans, tuple(keys), *life, first, last, domain, conjunction(chosen))
+
+
+def _chosen(domain: Step, rows: Step) -> list[Expr] | None:
+    """What filters between rows and a domain ask for, over these rows: a condition on a row alone stands there. None if
+    the domain is not made of them."""
+    source = held_step(domain, 0)
+    is_partial = isinstance(source, Aggregate) and source.exports
+    below, _, asked = through_filters(source.inputs[0] if is_partial else source)
+    same, columns, known = through_filters(rows)
+    while below is not same:
+        # Rows that were merged have the keys of those before.
+        islands = islands_of(same)
+        if islands is None:
+            return None
+        same, inner, more = through_filters(islands.first.inputs[0])
+        keys = {name: e for name, e in columns.items() if isinstance(e, Column) and e.name in islands.keys}
+        columns, known = {name: replaced(expr, inner) for name, expr in keys.items()}, more
+    names = {expr.sql(): Column(name, expr.type) for name, expr in columns.items()}
+    given = {part.sql() for part in known}
+    chosen = [_named(part, names) for part in asked if part.sql() not in given]
+    return chosen if {name for part in chosen for name in part.columns()} <= set(columns) else None
+
+
+def _named(expr: Expr, names: dict[str, Column]) -> Expr:
+    """An expression over the columns that have its parts."""
+    if (found := names.get(expr.sql())) is not None:
+        return found
+    return expr.with_children(tuple(_named(child, names) for child in expr.children)) if expr.children else expr
 
 
 def _lifetime(
@@ -193,11 +226,15 @@ def _gaps(window: Step, asked: list[Expr], users: Users) -> Spans | None:
             domain = below
             of_domain = {n: e.name for n, e in found.items() if n in keys and isinstance(e, Column)}
         else:
-            matches.append((below, found))
+            matches.append((origin(part), below, found))
     if domain is None or not isinstance(domain, Aggregate | Values) or not matches:
         return None
-    for below, found in matches:
+    for part, below, found in matches:
         other = _other(below, found, domain, start, end.name, users)
+        if other is None and not isinstance(below, HashJoin):
+            # Times that are computed below, as those of SHIFT.
+            names_of = dict(zip(names, part.schema.names, strict=True))
+            other = Others(part, names_of[start], Column(names_of[end.name], TIMESTAMP))
         if other is None:
             return None
         others.append(other)

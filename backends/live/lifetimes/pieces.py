@@ -91,7 +91,8 @@ class Pieces(LiveOperator):
         cuts = {id(step): self.leaf(side) for side, step in enumerate(self.below) if side}
         if form.spans.domain is not None:
             rows = given("cut", self.cut.schema)
-            cuts[id(form.spans.domain)] = Aggregate((rows,), by=tuple(form.domain.items()))
+            chosen = rows if form.chosen is None else Filter((rows,), predicate=form.chosen)
+            cuts[id(form.spans.domain)] = Aggregate((chosen,), by=tuple(form.domain.items()))
         return graft(form.spans_step, cuts, self.engine.shards)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from tsql.backends.live.lifetimes.forms import Users, columns_of, start_of, through_projects
 from tsql.backends.live.operator import origin
 from tsql.kernels.expr.nodes import Call, Column, Expr
@@ -80,7 +82,7 @@ def _used_of_spans(step: Step) -> set[str] | None:
     """The columns of rows of which something is computed span by span, in the steps from the repeated rows to this one;
     None if they are others."""
     steps, below = [], origin(step)
-    while isinstance(below, Project | Filter | Window | Aggregate):
+    while isinstance(below, Project | Filter | Window | Aggregate) or _is_semi_join(below):
         steps.append(below)
         below = origin(below.inputs[0])
     if not isinstance(below, Series):
@@ -90,6 +92,8 @@ def _used_of_spans(step: Step) -> set[str] | None:
         by = one.by if isinstance(one, Window) else ()
         if isinstance(one, Project | Aggregate):
             by = tuple(expr for _, expr in (one.columns if isinstance(one, Project) else one.by))
+        if isinstance(one, HashJoin):
+            by = tuple(key.left for key in one.keys)
         if not (isinstance(one, Filter) or any(isinstance(e, Column) and e.name == below.column for e in by)):
             return None
         exprs = one.expressions()
@@ -97,6 +101,11 @@ def _used_of_spans(step: Step) -> set[str] | None:
             exprs = tuple(e for name, e in one.columns if not (isinstance(e, Column) and e.name == name))
         used |= {name for expr in exprs for name in expr.columns()}
     return used
+
+
+def _is_semi_join(step: Step) -> TypeGuard[HashJoin]:
+    """Whether rows of spans are only looked up: a rule may do that before they are grouped."""
+    return isinstance(step, HashJoin) and step.op == "hash_join" and step.kind == "semi"
 
 
 def _read(step: Step, users: Users) -> set[str]:

@@ -150,8 +150,13 @@ def lives(random: Random, name: str) -> str:
 def pieces(random: Random) -> str:
     """Temporal relations that are cut, merged and set against each other."""
     one, other = lives(random, "l"), lives(random, "r")
-    on = random.choice(("l.k = r.k", "l.k = r.k", "l.k = r.k AND l.v = r.v", "l.k = r.k AND r.v > l.v", "r.k > l.k"))
-    match random.randrange(8):
+    on = random.choice(
+        (
+            "l.k = r.k", "l.k = r.k", "l.k = r.k AND l.v = r.v", "l.k = r.k AND r.v > l.v", "r.k > l.k",
+            "l.k = r.k AND (l.v = r.v OR r.v > 2)", "l.k = r.k AND l.v > 0", "l.k = r.k AND r.v > 0", "l.v <> r.v",
+        )
+    )  # fmt: skip
+    match random.randrange(10):
         case 0 | 1:
             no = random.choice(("NOT ", "NOT ", ""))
             return (
@@ -162,7 +167,8 @@ def pieces(random: Random) -> str:
             kind = random.choice(("LEFT ", "LEFT ", "FULL ", "RIGHT "))
             return f"SELECT l.id, r.id AS other, valid_from, valid_to FROM {one} {kind}JOIN {other} ON {on}"
         case 3:
-            return f"SELECT l.id, valid_from, valid_to FROM {one} CLIP JOIN {other} ON l.k = r.k"
+            other = random.choice((other, other, "e r", "o r"))
+            return f"SELECT l.id, valid_from, valid_to FROM {one} CLIP JOIN {other} ON {on}"
         case 4:
             both = random.choice(("UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
             return f"SELECT k, v FROM {one} {both} SELECT k, v FROM {other}"
@@ -170,5 +176,26 @@ def pieces(random: Random) -> str:
             return f"SELECT DISTINCT {random.choice(('k', 'k, v', 'v'))} FROM {one}"
         case 6:
             return f"SELECT * FROM STITCH((SELECT k, v FROM {one}))"
+        case 7 | 8:
+            return instants(random)
     calls = random.choice(("count(DISTINCT v) AS n, median(v) AS m", "median(v) AS m, count(*) AS n"))
     return f"SELECT k, {calls} FROM {one} GROUP BY k"
+
+
+def instants(random: Random) -> str:
+    """QUALIFY and LIMIT of the rows alive at each instant. What comes first depends on no order of equal rows."""
+    one = lives(random, "l")
+    order = random.choice(("v, k", "k DESC, v", "v DESC NULLS LAST, k", "valid_from, v, k", "v + k"))
+    keys = random.choice(("", "PARTITION BY k ", "PARTITION BY k, v "))
+    if random.random() < 0.3:
+        limit = random.choice(("LIMIT 1", "LIMIT 2", "LIMIT 2 OFFSET 1", "OFFSET 2"))
+        rows = f"(SELECT k, v, count(*) AS n FROM {one} GROUP BY k, v ORDER BY n, k, v {limit})"
+        return random.choice((f"SELECT k, v, n FROM {rows} q", f"SELECT k, count(*) AS m FROM {rows} q GROUP BY k"))
+    kept = random.choice(
+        (
+            f"rank() OVER ({keys}ORDER BY {order}) <= 2", f"dense_rank() OVER ({keys}ORDER BY {order}) = 2",
+            f"count(*) OVER ({keys.strip()}) > 1", f"v > avg(v) OVER ({keys.strip()})",
+            f"rank() OVER ({keys}ORDER BY {order}) = 1 AND count(*) OVER (PARTITION BY k) < 4",
+        )
+    )  # fmt: skip
+    return f"SELECT id, k, v FROM {one} QUALIFY {kept}"
