@@ -71,7 +71,7 @@ class Days:
         times = np.sort(place * step + made.integers(-60_000_000, step, self.rows))
         columns = {
             "id": pa.array(place * self.rows + np.arange(self.rows)),
-            "k": pa.array(made.integers(0, 50, self.rows)),
+            "k": pa.array(made.integers(0, self.rows // 20, self.rows)),
             "v": pa.array(made.integers(0, 1000, self.rows)),
             "ts": pa.array(times).cast(pa.timestamp("us")),
         }
