@@ -22,17 +22,19 @@ import pyarrow as pa
 
 from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends import Run
-from tsql.backends.live.jobs.checkpoint import Checkpoint
+from tsql.backends.live.jobs.checkpoint import Checkpoint, damaged
 from tsql.backends.live.jobs.job import JobRun, Spec
 from tsql.backends.live.jobs.progress import JobProgress
+from tsql.backends.live.jobs.resume import Comparison, Identity, compare
 from tsql.backends.live.jobs.streams import StreamSource
 from tsql.backends.live.sinks.sink import Sink
 from tsql.catalog.definition import Table
 from tsql.catalog.external import External
 from tsql.catalog.streams import Replay, Streams
 from tsql.job_status import Reporter
-from tsql.kernels.expr.errors import CancelledError, CatalogError, ExecutionError, PlanError, TsqlError
+from tsql.kernels.expr.errors import CancelledError, CatalogError, ExecutionError, PlanError, SourceError, TsqlError
 from tsql.kernels.expr.nodes import Parameter
+from tsql.kernels.process import forks
 from tsql.kernels.process.cores import CORES
 from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.check import check
@@ -86,7 +88,8 @@ class Job:
         self._is_over = threading.Event()
         self._looked: JobProgress | None = None
         self._told: JobProgress | None = None
-        self._looking = threading.Lock()
+        self._looking = forks.lock()
+        self._generation = forks.generation()
         self._thread = threading.Thread(target=self._work, name=f"tsql-job-{self.name}", daemon=True)
 
     def _begin(self) -> Job:
@@ -126,7 +129,16 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        return self._is_over.is_set()
+        return not self._is_here or self._is_over.is_set()
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether it runs in this process, and not in the one that this one was forked from."""
+        return self._generation == forks.generation()
+
+    def _check_here(self) -> None:
+        if not self._is_here:
+            raise ExecutionError(f"job {self.name} runs in another process, from which this one was forked")
 
     @property
     def notes(self) -> list[str]:
@@ -168,6 +180,7 @@ class Job:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the job is over, at most `timeout` seconds; whether it is. Raises what has ended it, if that was
         an error."""
+        self._check_here()
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._is_over.wait(
             WAIT_SECONDS if deadline is None else max(0.0, min(WAIT_SECONDS, deadline - time.monotonic()))
@@ -184,6 +197,7 @@ class Job:
         drop what came after the last epoch."""
         if drain and now:
             raise PlanError("a job is drained or stopped at once, not both")
+        self._check_here()
         if now:
             self._cancel()
         elif not self.is_over:
@@ -213,7 +227,7 @@ class Jobs:
     def __init__(self, session: Session):
         self._session = session
         self._jobs: list[Job] = []
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._reporter = Reporter(self._told)
 
     def start(
@@ -226,8 +240,9 @@ class Jobs:
         name: str | None = None,
         replay: float | None = None,
         until: Any = None,
-    ) -> Job:
-        """Start a job. See `Relation.start`."""
+        compares: bool = False,
+    ) -> Job | Comparison:
+        """Start a job. See `Relation.start`. compares: only say what would become of the checkpoint."""
         session = self._session
         if not isinstance(interval, int | float) or not interval > 0:
             raise CatalogError(f"interval is a number of seconds above zero, not {interval!r}")
@@ -240,6 +255,8 @@ class Jobs:
             raise CatalogError(
                 "a job needs a stream, and the query reads none", hint="CREATE STREAM makes one; .arrow() runs a query"
             )
+        if compares:
+            return self._compared(query, plan, streams, str(folder))
         place = None if folder is None else Checkpoint(folder)
         try:
             known = (None if place is None else place.job()) or {}
@@ -272,6 +289,18 @@ class Jobs:
         from tsql.backends.spark.streaming import ClusterRun
 
         return partial(ClusterRun, session.backend, session.catalog.entry)
+
+    def _compared(self, query: Query, plan: PhysicalPlan, streams: Streams, folder: str) -> Comparison:
+        before = Checkpoint.kept_by(folder)
+        if before is None:
+            raise SourceError(f"there is no checkpoint in {folder}", hint="a job with checkpoint= makes one")
+        if query.is_planned:
+            plan = _kept_plan(before, plan, _LiveNames(self._session.catalog, streams))
+        settings = self._session.settings
+        try:
+            return compare(before["identity"], Identity.planned(plan, settings.shards or settings.threads or CORES))
+        except (LookupError, TypeError, AttributeError) as error:
+            raise damaged(folder, error) from error
 
     def _told(self) -> list[dict[str, Any]]:
         """What `tsql jobs` shows of those that run."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from tsql.backends.live.jobs.resume import Comparison
     from tsql.jobs import Job
     from tsql.snapshots import Snapshot, Snapshots
     from tsql.watching import Watch
@@ -251,6 +252,16 @@ class Relation:
             return self._start_job(
                 sink, checkpoint=checkpoint, interval=interval, name=name, replay=replay, until=until
             )
+        except TsqlError as error:
+            raise self._relocate(error) from error.__cause__
+
+    def compare_checkpoint(self, checkpoint: str | os.PathLike[str]) -> Comparison:
+        """What would become of a checkpoint if the query went on from it: what is kept, dropped, changed, and why it is
+        refused, if it is."""
+        if self._start_job is None:
+            raise CatalogError("this statement cannot run as a job", hint="only queries over streams can")
+        try:
+            return self._start_job(None, checkpoint=checkpoint, compares=True)
         except TsqlError as error:
             raise self._relocate(error) from error.__cause__
 

@@ -269,7 +269,7 @@ class Session:
 
         return endless(plan(), self.catalog)
 
-    def _start_job(self, query: Any, *given: Any, **more: Any) -> Job:
+    def _start_job(self, query: Any, *given: Any, **more: Any) -> Any:
         """Start a job (`tsql.jobs.Query`)."""
         from tsql.jobs import Jobs
 

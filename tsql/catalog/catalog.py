@@ -484,4 +484,4 @@ def _has_files(files: Files) -> bool:
     """Whether there are files to be read now."""
     from tsql.backends.live.sources.found_files import found_files
 
-    return any(map(remote.is_remote, files.paths)) or bool(found_files(files.paths, files.kind))
+    return any(map(remote.is_remote, files.paths)) or any(True for _ in found_files(files.paths, files.kind))

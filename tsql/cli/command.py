@@ -130,8 +130,13 @@ def _parser() -> argparse.ArgumentParser:
         "--time", action="store_true", help="what each step of a live query holds, and until when (--level time)"
     )
 
-    check = command("check", _check, "check that a plan file can run, and that its answer is that of its query")
-    check.add_argument("plan", metavar="FILE.plan|-")
+    check = command(
+        "check", _check, "check that a plan file can run and gives the answer of its query, or a query a checkpoint"
+    )
+    check.add_argument("plan", metavar="FILE.plan|-|QUERY|FILE.sql")
+    check.add_argument(
+        "--checkpoint", metavar="DIR", help="a live query: what it would keep of this checkpoint, or why it is refused"
+    )
     check.add_argument("--no-run", action="store_true", help="read and check the plan only; do not compare answers")
 
     diff = command("diff", _diff, "show the lines in which two plan files differ", session=False)
@@ -398,7 +403,19 @@ def _explain(arguments: Any) -> int:
     return 0
 
 
+def _check_checkpoint(arguments: Any) -> int:
+    """What a live query would keep of a checkpoint; 1 if it cannot go on from it."""
+    arguments.query = arguments.plan
+    with _session(arguments) as session:
+        found = _one(session, arguments).compare_checkpoint(arguments.checkpoint)
+    for line in found.lines():
+        print(line)
+    return 1 if found.refused else 0
+
+
 def _check(arguments: Any) -> int:
+    if arguments.checkpoint is not None:
+        return _check_checkpoint(arguments)
     if arguments.plan != "-" and not os.path.isfile(arguments.plan):
         raise UsageError(f"there is no file {arguments.plan}")
     text, origin = read_text(arguments.plan, "plan file")

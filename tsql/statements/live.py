@@ -36,6 +36,8 @@ def insert_into_sink(context: StatementContext, statement: statements.InsertInto
     def start_job(sink: Any = None, *, checkpoint: Any = None, **more: Any) -> Any:
         if sink is not None:
             raise CatalogError(f"the statement names its sink: {statement.name}", hint="start() without sink")
+        if more.get("compares"):
+            return query.compare_checkpoint(checkpoint)
         made = sink_of(connection.connector, connection.options, checkpoint)
         return query.start(made, checkpoint=checkpoint, **more)
 

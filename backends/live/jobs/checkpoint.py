@@ -32,6 +32,7 @@ from tsql.kernels.expr.errors import SourceError
 from tsql.kernels.process.quick_dataclass import dataclass
 
 KEPT_EPOCHS = 2
+LOOKS = 100
 VERSION = 1
 CHECKSUM = "checksum"
 _EPOCH = re.compile(r"(\d{9})\.json$")
@@ -73,6 +74,16 @@ class Checkpoint:
         self._next_file = 1 + max(
             (int(path.stem) for path in (self.path / "state").glob("*.arrow") if path.stem.isdigit()), default=0
         )
+
+    @staticmethod
+    def kept_by(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+        """The plain values of the last epoch in a folder that a job may be using; None if there is none."""
+        for _ in range(LOOKS):
+            found = [file for file in Path(path, "epochs").glob("*.json") if _EPOCH.match(file.name)]
+            data = read_json(max(found)) if found else None
+            if data is not None or not found:  # a file that is gone was replaced by a later one
+                return None if data is None else data.get("about")
+        return None
 
     def job(self) -> dict[str, Any] | None:
         """What the job of this folder is; None if the folder is new."""

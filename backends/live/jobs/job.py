@@ -150,17 +150,15 @@ class JobRun:
         )
         if output.has_changes and not spec.sink.takes_changes:
             raise PlanError("the sink takes final rows, and the query gives changes", hint="EMIT FINAL")
+        last = None if spec.checkpoint is None else spec.checkpoint.last()
+        if spec.checkpoint is not None and last is not None:
+            if spec.checkpoint.job() is None:
+                raise damaged(spec.checkpoint.path, "job.json is gone")
+            last = check_same(self.identity, last)
+            self._restore(last)
         spec.sink.open(output)
-        last = None
-        if spec.checkpoint is not None:
-            last = spec.checkpoint.last()
-            if last is not None:
-                if spec.checkpoint.job() is None:
-                    raise damaged(spec.checkpoint.path, "job.json is gone")
-                last = check_same(self.identity, last)
-                self._restore(last)
-            else:
-                spec.checkpoint.describe({"name": spec.name, "identifier": spec.identifier})
+        if spec.checkpoint is not None and last is None:
+            spec.checkpoint.describe({"name": spec.name, "identifier": spec.identifier})
         self.late = LateSinks([stream.source for stream in self.inputs], spec.late_sink, spec.identifier)
         self.late.begin(self.epoch, {} if last is None else last.about["late"])
         spec.sink.recover(self.epoch, None if last is None else last.token)

@@ -61,6 +61,20 @@ class Identity:
             _keys(plan),
         )
 
+    @staticmethod
+    def planned(plan: PhysicalPlan, shards: int) -> Identity:
+        """That of a plan that does not run."""
+        live = {
+            step.name: step.source.time
+            for step in plan.root.walk()
+            if isinstance(step, Scan) and isinstance(step.source, StreamSource)
+        }
+        query = LiveQuery(plan, live, shards=shards)
+        try:
+            return Identity.of(plan, query)
+        finally:
+            query.close()
+
     def to_json(self) -> dict[str, Any]:
         return {
             "operators": self.operators,
