@@ -76,9 +76,7 @@ class Feeding:
         self.relation = self.session.sql(sql)
         self.plan = parse_plan(self.relation.plan(), self.session.catalog)
         self.scans = {
-            scan.name: scan.table
-            for scan in self.plan.root.walk()
-            if isinstance(scan, Scan) and scan.table in times
+            scan.name: scan.table for scan in self.plan.root.walk() if isinstance(scan, Scan) and scan.table in times
         }
 
     def query(self) -> LiveQuery:

@@ -142,9 +142,7 @@ def latency(per_second: int, seconds: float) -> Latency:
             out[start] = now
 
     with tsql.connect(threads=2) as session:
-        session.stream(
-            "paced", source, time="event_time", columns={"event_time": "TIMESTAMP", "ad_id": "BIGINT"}
-        )
+        session.stream("paced", source, time="event_time", columns={"event_time": "TIMESTAMP", "ad_id": "BIGINT"})
         session.sql(PACED).start(sink=take, interval=0.001).wait(60 + 4 * seconds)
     # Kernels are made while the first windows pass, and the last one ends with the stream.
     settled = [start for start in sorted(out)[3:-1]] or list(out)

@@ -59,11 +59,7 @@ def _arrivals(tables: Mapping[str, pa.Table], skew_s: int) -> list[dict[str, pa.
     steps = max(-(-table.num_rows // rows) + delays[name] for name, table in tables.items())
     batches = {name: table.to_batches(max_chunksize=rows) for name, table in tables.items()}
     return [
-        {
-            name: mine[step - delays[name]]
-            for name, mine in batches.items()
-            if 0 <= step - delays[name] < len(mine)
-        }
+        {name: mine[step - delays[name]] for name, mine in batches.items() if 0 <= step - delays[name] < len(mine)}
         for step in range(steps)
     ]
 
