@@ -179,9 +179,7 @@ def auction_site(options: Options) -> list[Line]:
     if options.spark or options.flink:
         from bench.live_cases import peers
 
-        lines += [
-            Line(name, cells) for name, cells in peers.compare(data, options.quick, options.spark, options.flink)
-        ]
+        lines += [Line(name, cells) for name, cells in peers.compare(data, options.quick, options.spark, options.flink)]
     return lines
 
 

@@ -45,9 +45,9 @@ class Batches(ArrivedRows):
             plain.source = ColumnarScan(data._columns(self.batches[0].schema.types))
         return Part(plain.source, plain.writer.write(self.batches[0], engine.positions(self.rows)), (0, 0))
 
-    def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
-        shards = engine.shards if self.rows > SPREAD_ROWS else 1
-        return Flow(DealtBatches(step, self.batches, shards, engine), step.schema)
+    def flow(self, step: Input, engine: Engine, execution: Execution, shards: int) -> Flow:
+        dealt = DealtBatches(step, self.batches, shards if self.rows > SPREAD_ROWS else 1, engine)
+        return Flow(dealt, step.schema)
 
 
 class Splits(ArrivedRows):
@@ -59,10 +59,10 @@ class Splits(ArrivedRows):
         self.step, self.splits = step, splits
         self.rows = sum(s.rows if s.rows is not None else 1 for s in splits)
 
-    def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
+    def flow(self, step: Input, engine: Engine, execution: Execution, shards: int) -> Flow:
         scan = self.step
         data = SourceData(
-            scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, execution.shared
+            scan.source, scan.columns, scan.where, shards, engine.run.settings.batch_rows, execution.shared
         )
         data.splits = list(self.splits)
         data.count()

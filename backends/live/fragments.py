@@ -30,6 +30,10 @@ from tsql.planner.physical.step import PhysicalPlan, Step
 SPREAD_ROWS = 50_000
 """Fewer rows than this are not spread over several shards."""
 
+FEW_ROWS = 200_000
+"""Up to this many rows a fragment runs in one shard: to hand rows from thread to thread takes longer than two threads
+gain."""
+
 MANY_CHUNKS = 64
 """From this many chunks on, held rows are concatenated."""
 
@@ -55,8 +59,8 @@ class ArrivedRows:
         """The rows as one part, if they can be read as one."""
         return None
 
-    def flow(self, step: Input, engine: Engine, execution: Execution) -> Flow:
-        """The rows as the input of a fragment in an execution."""
+    def flow(self, step: Input, engine: Engine, execution: Execution, shards: int) -> Flow:
+        """The rows as the input of a fragment in an execution, in at most so many shards."""
         raise NotImplementedError
 
 
@@ -265,7 +269,7 @@ class Fragment:
 
     def _flow(self, step: Input, rows: Given, execution: Execution) -> Flow:
         if isinstance(rows, ArrivedRows):
-            return rows.flow(step, self.engine, execution)
+            return rows.flow(step, self.engine, execution, self.shards)
         shards = self.shards if count(rows) > SPREAD_ROWS else 1
         data = ChunkData(chunk_columns(step.schema), _dealt(rows, shards), self.engine.run.settings.batch_rows)
         data.first = self.engine.positions(data.rows)
@@ -274,7 +278,7 @@ class Fragment:
 
 def _are_few(given: Mapping[str, Given]) -> bool:
     """Whether rows need not be spread over several shards."""
-    return sum(map(count, given.values())) <= SPREAD_ROWS and all(
+    return sum(map(count, given.values())) <= FEW_ROWS and all(
         one.is_small if isinstance(one, ArrivedRows) else True for one in given.values()
     )
 

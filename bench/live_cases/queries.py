@@ -78,10 +78,10 @@ OPERATORS = (
     ),
     Case(
         "NOT EXISTS of lifetimes",
-        "SELECT user_id, valid_from, valid_to FROM SLIDE((SELECT user_id, event_time FROM ads "
-        "WHERE event_type = 'view'), event_time, INTERVAL '5 seconds') v WHERE NOT EXISTS (SELECT 1 FROM "
-        "SLIDE((SELECT user_id, event_time FROM ads WHERE event_type = 'click'), event_time, INTERVAL '5 seconds') c "
-        "WHERE c.user_id = v.user_id)",
+        "SELECT user_id, valid_from, valid_to FROM SLIDE((SELECT user_id, event_time FROM ads WHERE event_type = "
+        "'view'), event_time, INTERVAL '5 seconds') v WHERE NOT EXISTS (SELECT 1 FROM SLIDE((SELECT user_id, "
+        "event_time FROM ads WHERE event_type = 'click'), event_time, INTERVAL '5 seconds') c WHERE c.user_id = "
+        "v.user_id)",
     ),
     Case(
         "lag by key",
