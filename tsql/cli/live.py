@@ -1,7 +1,8 @@
 """Live queries on the command line: on a terminal a table with rates, watermarks, late rows and state that is drawn
 again and again; in a pipe the rows as they leave.
 
-Ctrl-C ends the epoch that is open and stops the job; a second one drops what came after the last epoch."""
+Ctrl-C or SIGTERM ends the epoch that is open and stops the job, which is the regular end of a stream that goes on: exit
+code 0. A second one drops what came after the last epoch: 130."""
 
 from __future__ import annotations
 
@@ -84,6 +85,8 @@ def _shown(job: Job, screen: tuple[Relation, LiveView] | None) -> int:
                 _stop(job, interrupted)
     found = job.progress()
     print_lines(sys.stderr, summary(found))
+    if job._stops_now:
+        raise KeyboardInterrupt  # the second one: what came after the last epoch is dropped
     return found.rows_out
 
 
