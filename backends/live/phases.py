@@ -21,7 +21,7 @@ def in_two_phases(root: Step, moving: Set[int], kept: Set[int]) -> Step:
     done: dict[int, Step] = {}
     for step in root.walk():
         inputs = tuple([done[id(i)] for i in step.inputs])
-        if id(step) in moving and id(step) not in kept and _holds_rows(step):
+        if isinstance(step, Aggregate) and id(step) in moving and id(step) not in kept and _holds_rows(step):
             (below,) = inputs
             while isinstance(below, Movement | Rekey):
                 (below,) = below.inputs
@@ -33,10 +33,10 @@ def in_two_phases(root: Step, moving: Set[int], kept: Set[int]) -> Step:
     return done[id(root)]
 
 
-def _holds_rows(step: Step) -> bool:
+def _holds_rows(step: Aggregate) -> bool:
+    """Whether it holds rows and could hold states."""
     return (
-        isinstance(step, Aggregate)
-        and step.phase == "complete"
+        step.phase == "complete"
         and not step.depends_on_order
         and bool(step.calls)
         and all(can_split(call) for _, call in step.calls)

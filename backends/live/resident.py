@@ -178,12 +178,13 @@ class Worker:
                 return code, context
         pipeline, code = x.finder.find(self.owner.step, ROLE, ready.flow, source, ready.make)
         self.sink = pipeline.sink
-        context = self.by_program.get(id(code.program))
-        if context is None:
+        opened = self.by_program.get(id(code.program))
+        if opened is None:
             state = self.opened[0].state if self.opened else None
-            context = x.states.context(pipeline, code, state, self.shard)
-            self.by_program[id(code.program)] = context
-            self.opened.append(context)
+            opened = x.states.context(pipeline, code, state, self.shard)
+            self.by_program[id(code.program)] = opened
+            self.opened.append(opened)
+        context = opened
         self.last = (source, code, context) if type(source) is ColumnarScan else None
         return code, context
 

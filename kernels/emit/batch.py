@@ -244,8 +244,9 @@ class RecordWriter:
 
     def write(self, batch: pa.RecordBatch, position: int) -> Morsels:
         """The record of a batch whose first row has this position."""
-        rows, words, keep = batch.num_rows, [], []
-        ones = None
+        rows, ones = batch.num_rows, None
+        words: list[int] = []
+        keep: list[object] = []
         for array, width in zip(batch.columns, self.widths, strict=True):
             buffers, offset = array.buffers(), array.offset
             validity, data = buffers[0], buffers[1]
