@@ -124,12 +124,15 @@ def whole_jobs(options: Options) -> list[Line]:
             if checkpoint not in best or ran.seconds < best[checkpoint].seconds:
                 best[checkpoint] = ran
     cost = best[True].seconds / best[False].seconds - 1
+    cpu_cost = best[True].cpu_seconds / best[False].cpu_seconds - 1
     lines = []
     for checkpoint, ran in best.items():
         cells = {
             "M events/s": rate(ran.rows / ran.seconds),
+            "M events/s of processor time": rate(ran.rows / ran.cpu_seconds),
             "epochs": f"{ran.epochs}",
             "cost": f"{cost:.1%}" if checkpoint else "",
+            "by processor time": f"{cpu_cost:.1%}" if checkpoint else "",
             "aim": "< 5 %" if checkpoint else "",
         }
         name = "job, checkpoints every second" if checkpoint else "job"

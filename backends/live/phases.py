@@ -34,6 +34,7 @@ def in_two_phases(root: Step, moving: Set[int], kept: Set[int]) -> Step:
 
 
 def _holds_rows(step: Aggregate) -> bool:
+    """Whether it holds rows and could hold states."""
     return (
         step.phase == "complete"
         and not step.depends_on_order

@@ -46,7 +46,10 @@ def _delayed(expression: Expr) -> tuple[str, int] | None:
 
 
 def _shifted(batch: pa.RecordBatch, column: str, length: int) -> pa.Array:
-    times, present = micros(batch.column(batch.schema.get_field_index(column)))
+    values = batch.column(batch.schema.get_field_index(column))
+    if not length and values.type == pa.timestamp("us"):
+        return values
+    times, present = micros(values)
     known = times[present]
     if length and len(known) and not -(2**63) <= int(known.min() if length < 0 else known.max()) + length < 2**63:
         raise SourceError(f"the watermark over {column} is out of the range of TIMESTAMP")

@@ -40,6 +40,7 @@ class Ran:
 
     rows: int
     seconds: float
+    cpu_seconds: float
     epochs: int
     views: int
 
@@ -78,12 +79,12 @@ def run(source: Cycle, campaigns: pa.Table, checkpoint: bool, interval: float = 
     with tempfile.TemporaryDirectory() as folder, tsql.connect(threads=2) as session:
         session.register("campaigns", campaigns)
         session.stream("ads", source, time="event_time", columns=COLUMNS)
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         place = Path(folder) / "state" if checkpoint else None
         job = session.sql(YSB + " EMIT FINAL").start(sink=take, checkpoint=place, interval=interval)
         job.wait(600)
         seconds = time.perf_counter() - begun
-        return Ran(source.rows, seconds, job.progress().epoch, views)
+        return Ran(source.rows, seconds, time.process_time() - used, job.progress().epoch, views)
 
 
 def expected_views(source: Cycle) -> int:

@@ -244,9 +244,9 @@ class RecordWriter:
 
     def write(self, batch: pa.RecordBatch, position: int) -> Morsels:
         """The record of a batch whose first row has this position."""
-        rows, keep = batch.num_rows, []
+        rows, ones = batch.num_rows, None
         words: list[int] = []
-        ones = None
+        keep: list[object] = []
         for array, width in zip(batch.columns, self.widths, strict=True):
             buffers, offset = array.buffers(), array.offset
             validity, data = buffers[0], buffers[1]
