@@ -1,5 +1,5 @@
-"""`explain time`: what a query would do over its streams: how far each of them tells its time, what each step holds, and
-until when; and why a step could never answer. Nothing is read."""
+"""`explain time`: what a query would do over its streams: how far each of them tells its time, what each step holds,
+and until when; and why a step could never answer. Nothing is read."""
 
 from __future__ import annotations
 

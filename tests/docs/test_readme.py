@@ -73,7 +73,9 @@ def test_live(folder: Path) -> None:
     rows = [{"ad_id": 1, "ts": f"2026-03-01 12:00:{second}"} for second in (10, 20)]
     (folder / "clicks" / "1.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
     wait = "while job.progress().rows_in < 2:\n    time.sleep(0.01)\njob.stop(drain=True)\n"
-    code = f"import time, tsql\ndb = tsql.connect()\n{live}\n{wait}print(db.sql(\"FROM 'windows/*.parquet'\").fetchall())"
+    code = (
+        f"import time, tsql\ndb = tsql.connect()\n{live}\n{wait}print(db.sql(\"FROM 'windows/*.parquet'\").fetchall())"
+    )
     shown = run([sys.executable, "-c", code], folder)
     assert shown.splitlines()[-1] == "[(datetime.datetime(2026, 3, 1, 12, 0), 1, 2)]"
 
