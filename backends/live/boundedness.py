@@ -48,7 +48,11 @@ WAYS: tuple[tuple[type[LiveOperator], tuple[str, ...]], ...] = (
     ),
     (
         Sorts,
-        ("ORDER BY the time of the stream first, ascending", "leave ORDER BY out, or apply it to what is read later"),
+        (
+            "ORDER BY the time of the stream first, ascending",
+            "leave ORDER BY out, or apply it to what is read later",
+            "in place of LIMIT in a subquery over lifetimes: QUALIFY row_number() OVER (ORDER BY ..) <= n",
+        ),
     ),
     (Hold, ("apply it to a window of time, or to what the query gives",)),
 )

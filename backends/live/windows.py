@@ -97,6 +97,8 @@ class Windows(LiveOperator):
     def advance(self) -> Rows:
         rows, way = self.held[0].rows, self.marks["way"]
         if self.numbers_only:
+            for held in self.tables().values() if self.ended else ():
+                held.take()
             return []
         if self.ended:
             if self.in_time is not None and way == "in time":

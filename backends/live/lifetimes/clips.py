@@ -3,8 +3,8 @@
 A row is final when that start is known and no earlier one can come, or when the row has ended by then. Starts are
 dropped when no row, held or to come, begins before them.
 
-State: rows that go on and have not been clipped, and the starts behind the bounds. Cost: when a bound moves, the steps
-of the plan over them. A condition that is no equality is that of an ASOF join that looks ahead
+State: rows that go on and have not been clipped, and the starts behind the bounds. Cost: when a bound moves, the
+steps of the plan over them. A condition that is no equality is that of an ASOF join that looks ahead
 (`clip_plan._nearest`)."""
 
 from __future__ import annotations

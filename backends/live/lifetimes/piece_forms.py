@@ -1,6 +1,6 @@
 """Reads `cut.covered` and `cut.uncovered` back from a plan: the parts of rows that others match, and that none does.
-What matches is that of `matches.matched`: by equalities, or, under other conditions, among those alive at the same
-time; the lifetime of a row is one of the keys then."""
+`matches.matched` says what matches: by equalities, or, under other conditions, among those alive at the same time; the
+lifetime of a row is one of the keys then."""
 
 from __future__ import annotations
 

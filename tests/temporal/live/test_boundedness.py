@@ -49,6 +49,25 @@ FINE = (
     f"SELECT * FROM STITCH((SELECT k FROM {PAST}))",
     "SELECT * FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES LAST(id) AS last_id PATTERN (A B+) "
     "DEFINE B AS v > PREV(v))",
+    f"SELECT l.id, r.id FROM {PAST} l JOIN {MORE} r ON l.v < r.v",
+    f"SELECT l.id, r.id FROM {PAST} l LEFT JOIN {MORE} r ON l.k = r.k AND l.v < r.v",
+    f"SELECT l.id, r.id FROM {PAST} l FULL JOIN {MORE} r ON l.k = r.k AND l.v < r.v",
+    f"SELECT l.id FROM {PAST} l WHERE EXISTS (SELECT 1 FROM {MORE} r WHERE l.v < r.v)",
+    f"SELECT l.id FROM {PAST} l WHERE EXISTS (SELECT 1 FROM {MORE} r WHERE l.k = r.k AND l.v > 0)",
+    f"SELECT l.id FROM {PAST} l WHERE NOT EXISTS (SELECT 1 FROM {MORE} r WHERE l.k = r.k AND l.v < r.v)",
+    f"SELECT l.id FROM {PAST} l SEMI JOIN {MORE} r ON l.k = r.k AND l.v <> r.v",
+    f"SELECT l.id FROM {PAST} l ANTI JOIN {MORE} r ON l.k = r.k AND l.v <> r.v",
+    f"SELECT l.id FROM {PAST} l CLIP JOIN events r ON l.k = r.k",
+    f"SELECT l.id FROM {PAST} l CLIP JOIN events r ON l.k = r.k AND l.v < r.v",
+    f"SELECT l.id FROM {PAST} l CLIP JOIN SHIFT({MORE}, INTERVAL '1 hour') r ON l.k = r.k",
+    f"SELECT k FROM {PAST} EXCEPT SELECT k FROM SHIFT({MORE}, INTERVAL '1 hour')",
+    f"SELECT id, k, v FROM {PAST} QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= 2",
+    f"SELECT id, k, v FROM {PAST} QUALIFY rank() OVER (ORDER BY valid_from DESC) = 1 AND v > avg(v) OVER ()",
+    f"SELECT k, n FROM (SELECT k, count(*) AS n FROM {PAST} GROUP BY k) QUALIFY rank() OVER (ORDER BY n) = 1",
+    f"SELECT k, count(*) FROM (SELECT k FROM {PAST} ORDER BY v LIMIT 2 OFFSET 1) GROUP BY k",
+    f"SELECT id FROM (SELECT id FROM {PAST} LIMIT 2)",
+    "SELECT e.id FROM events e SEMI JOIN others o ON e.k = o.k AND o.ts BETWEEN e.ts AND e.ts + INTERVAL '1 hour'",
+    "SELECT l.id, r.id FROM periods l JOIN more r ON l.k = r.k AND l.vs < r.ve AND r.vs < l.ve",
 )
 ENDLESS = (
     (
@@ -58,6 +77,7 @@ ENDLESS = (
     ("SELECT max(v) FROM events", "groups have no time among their keys"),
     ("SELECT DISTINCT k FROM events", "groups have no time among their keys"),
     ("SELECT id FROM events ORDER BY v", "ORDER BY does not begin with a time"),
+    (f"SELECT id FROM (SELECT id, v FROM {PAST} ORDER BY v LIMIT 2)", "ORDER BY does not begin with a time"),
     ("SELECT id FROM events ORDER BY ts DESC LIMIT 3", "ORDER BY does not begin with a time"),
     ("SELECT e.id, o.id FROM events e JOIN others o ON e.k = o.k", "rows of the left side are held for ever"),
     ("SELECT e.id, o.id FROM events e JOIN others o ON e.ts >= o.ts", "rows of the right side are held for ever"),

@@ -15,7 +15,7 @@ from tests.temporal.live.lives import rows_of
 from tests.temporal.live.test_live import live_scans, plan_of
 from tests.temporal.reference import moments
 from tests.temporal.reference.moments import Moments
-from tests.temporal.reference.rows import SECOND, Rows
+from tests.temporal.reference.rows import SECOND, Row, Rows
 from tsql.backends import Run
 from tsql.backends.live.query import LiveQuery
 
@@ -29,6 +29,10 @@ def over(name: str, call: str) -> str:
 
 def _sum(rows: Rows) -> int:
     return sum(row["v"] for row in rows)
+
+
+def less(left: Row, right: Row) -> bool:
+    return left["k"] == right["k"] and left["v"] < right["v"]
 
 
 CASES: dict[str, tuple[str, Callable[[Rows, Rows], Moments]]] = {
@@ -78,6 +82,19 @@ CASES: dict[str, tuple[str, Callable[[Rows, Rows], Moments]]] = {
     "temporal NOT EXISTS": (
         f"SELECT l.id, valid_from, valid_to FROM {LIVES} l WHERE NOT EXISTS (SELECT 1 FROM {OTHERS} r WHERE l.k = r.k)",
         lambda e, o: moments.uncovered(e, o, 9 * SECOND, 4 * SECOND),
+    ),
+    "temporal NOT EXISTS by another condition": (
+        f"SELECT l.id, valid_from, valid_to FROM {LIVES} l WHERE NOT EXISTS (SELECT 1 FROM {OTHERS} r WHERE l.k = r.k "
+        "AND l.v < r.v)",
+        lambda e, o: moments.uncovered(e, o, 9 * SECOND, 4 * SECOND, less),
+    ),
+    "CLIP JOIN by another condition": (
+        f"SELECT l.id, valid_from, valid_to FROM {LIVES} l CLIP JOIN others r ON l.k = r.k AND l.v < r.v",
+        lambda e, o: moments.clipped(e, o, 9 * SECOND, less),
+    ),
+    "the latest row per snapshot": (
+        f"SELECT id, valid_from, valid_to FROM {LIVES} QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts DESC) = 1",
+        lambda e, o: moments.latest(e, 9 * SECOND),
     ),
     "CLIP JOIN": (
         f"SELECT l.id, valid_from, valid_to FROM {LIVES} l CLIP JOIN {OTHERS} r ON l.k = r.k",

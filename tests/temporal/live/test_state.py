@@ -108,6 +108,33 @@ SHRINKING = {
     ),
     "temporal EXISTS": f"SELECT id FROM {LIVES} l WHERE EXISTS (SELECT 1 FROM {OTHERS} r WHERE l.k = r.k AND r.v < 9)",
     "CLIP JOIN": f"SELECT l.id, valid_to FROM {LIVES} l CLIP JOIN {OTHERS} r ON l.k = r.k",
+    "temporal left join by another condition": (
+        f"SELECT l.id, r.id AS other FROM {LIVES} l LEFT JOIN {OTHERS} r ON l.k = r.k AND r.v < l.v"
+    ),
+    "temporal full join by another condition": (
+        f"SELECT l.id, r.id AS other FROM {LIVES} l FULL JOIN {OTHERS} r ON l.k = r.k AND r.v < l.v"
+    ),
+    "temporal NOT EXISTS by another condition": (
+        f"SELECT l.id FROM {LIVES} l WHERE NOT EXISTS (SELECT 1 FROM {OTHERS} r WHERE l.k = r.k AND r.v < l.v)"
+    ),
+    "temporal EXISTS by another condition": (
+        f"SELECT id FROM {LIVES} l WHERE EXISTS (SELECT 1 FROM {OTHERS} r WHERE l.k = r.k AND r.v < l.v)"
+    ),
+    "CLIP JOIN by another condition": (
+        f"SELECT l.id, valid_to FROM {LIVES} l CLIP JOIN {OTHERS} r ON l.k = r.k AND r.v < l.v"
+    ),
+    "CLIP JOIN with a plain relation": f"SELECT l.id, valid_to FROM {LIVES} l CLIP JOIN others r ON l.k = r.k",
+    "QUALIFY per snapshot": (
+        f"SELECT id, k, v FROM {LIVES} QUALIFY row_number() OVER (PARTITION BY k ORDER BY v, id) = 1"
+    ),
+    "QUALIFY by lifetimes": f"SELECT id, v FROM {LIVES} QUALIFY row_number() OVER (ORDER BY valid_from DESC, id) <= 2",
+    "LIMIT per snapshot": (
+        f"SELECT k, count(*) AS n FROM (SELECT k FROM {LIVES} ORDER BY v, id LIMIT 3 OFFSET 1) GROUP BY k"
+    ),
+    "lifetimes that overlap": (
+        "SELECT e.id, o.id AS other FROM LIFETIME(events, start => ts, \"end\" => ts + INTERVAL '3 seconds' * (1 + v % "
+        "3)) e JOIN LIFETIME(others, start => ts, \"end\" => ts + INTERVAL '2 seconds' * (1 + v % 4)) o ON e.k = o.k"
+    ),
     "temporal DISTINCT": f"SELECT DISTINCT k FROM {LIVES} WHERE v < 20",
     "temporal UNION": f"SELECT k FROM {LIVES} WHERE v < 9 UNION SELECT k FROM {OTHERS} WHERE v < 9",
     "temporal EXCEPT": f"SELECT k FROM {LIVES} WHERE v < 9 EXCEPT SELECT k FROM {OTHERS} WHERE v > 40",

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.temporal.reference.rows import Row, Rows
+from tests.temporal.reference.rows import On, Row, Rows, equal
 
 Moments = list[tuple[tuple[object, ...], int | None]]
 """(a result, its moment)."""
+SAME_KEY = equal("k")
 
 
 def in_time(rows: Rows, key: str | None, result: Callable[[Rows, int], object], ahead: int = 0) -> Moments:
@@ -77,13 +78,13 @@ def runs_within(rows: Rows, length: int) -> Moments:
     return found
 
 
-def uncovered(rows: Rows, others: Rows, lasts: int, other_lasts: int) -> Moments:
+def uncovered(rows: Rows, others: Rows, lasts: int, other_lasts: int, on: On = SAME_KEY) -> Moments:
     """NOT EXISTS over lifetimes of constant lengths: a piece is known when the bound has reached its end. One that is
     cut off is known when the row that does it has come; rows come before the bound has passed them."""
     found: Moments = []
     for row in rows:
         since, end = row["ts"], row["ts"] + lasts
-        for other in sorted((o for o in others if o["k"] == row["k"]), key=lambda o: o["ts"]):
+        for other in sorted((o for o in others if on(row, o)), key=lambda o: o["ts"]):
             if other["ts"] + other_lasts <= since or other["ts"] >= end:
                 continue
             if other["ts"] > since:
@@ -94,15 +95,26 @@ def uncovered(rows: Rows, others: Rows, lasts: int, other_lasts: int) -> Moments
     return found
 
 
-def clipped(rows: Rows, others: Rows, lasts: int) -> Moments:
+def clipped(rows: Rows, others: Rows, lasts: int, on: On = SAME_KEY) -> Moments:
     """CLIP JOIN of lifetimes of a constant length: a row is known when the bound has reached its end, or the row that
     clips it has come."""
     found: Moments = []
     for row in rows:
-        starts = [o["ts"] for o in others if o["k"] == row["k"] and o["ts"] > row["ts"]]
+        starts = [o["ts"] for o in others if on(row, o) and o["ts"] > row["ts"]]
         own = row["ts"] + lasts
         end = min([own, *starts])
         found.append(((row["id"], row["ts"], end), end if end == own else end + 1))
+    return found
+
+
+def latest(rows: Rows, lasts: int) -> Moments:
+    """The last row of each key, of those alive: its time ends when the next one comes, and is known when the bound has
+    passed that."""
+    found: Moments = []
+    for part in _partitions(rows, "k"):
+        for row, later in zip(part, [*part[1:], None], strict=True):
+            end = row["ts"] + lasts if later is None else min(row["ts"] + lasts, later["ts"])
+            found.append(((row["id"], row["ts"], end), end + 1))
     return found
 
 

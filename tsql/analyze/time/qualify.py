@@ -25,7 +25,8 @@ BY_PLACE, OF_EQUALS = ("row_number", "ntile", "lag", "lead"), ("rank", "dense_ra
 
 
 class Instants:
-    """The rows of a relation at each instant: `plan` has them once per span, with other columns beside their own."""
+    """The rows of a relation at each instant: `plan` has them once per span, with other columns beside their own. Spans
+    are made of a copy of the lifetime: live queries cut it to slices of time, and calls may name the lifetime."""
 
     def __init__(self, rows: logical.Node, by: Sequence[Expr], life: Life, taken: Iterable[str]):
         self.rows, self.life = rows, life
@@ -34,8 +35,10 @@ class Instants:
         self.place = self.names.unique("place")
         keys = [self.names.unique("part") for _ in by]
         numbered = logical.Window(rows, (), (), ((self.place, WindowCall("row_number", (), BIGINT)),))
-        keyed = logical.Project(numbered, (*kept(numbered), *zip(keys, by, strict=True)))
-        self.spans = Spans(keyed, keys, life, self.names)
+        copy = Life(self.names.unique("since"), self.names.unique("till"))
+        copied = zip(copy.columns, columns_of(rows, life.columns), strict=True)
+        keyed = logical.Project(numbered, (*kept(numbered), *zip(keys, by, strict=True), *copied))
+        self.spans = Spans(keyed, keys, copy, self.names)
         self.plan = self.spans.repeated(keyed)
 
     def window(self, partition: tuple[Expr, ...], order: tuple[SortKey, ...], call: WindowCall) -> Window:
