@@ -86,7 +86,9 @@ class Groups(LiveOperator):
         rows = {"side_0": self.held[0].rows}
         found = done.rows(rows, **bounds)
         if found:
-            self.held[0].rows = left.rows(rows, **bounds)
+            # As many groups as there are states: all of them.
+            is_all = self.states is not None and count(found) == count(rows["side_0"])
+            self.held[0].rows = [] if is_all else left.rows(rows, **bounds)
         return found
 
     def _parts(self, names: tuple[str, ...]) -> tuple[Fragment, Fragment]:

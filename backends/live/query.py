@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run
+from tsql.backends.live.adapted import adapted
 from tsql.backends.live.arrivals import Batches, stored_time
 from tsql.backends.live.fragments import ArrivedRows, Engine, Fragment, Given, count, given, graft, to_table
 from tsql.backends.live.lifetimes.regions import regions_of
 from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, origin
 from tsql.backends.live.operators_of_steps import operator_of
-from tsql.backends.live.phases import in_two_phases
 from tsql.backends.live.resident import HeldGroups, ResidentGroups
 from tsql.backends.local.lower.lower import dependent
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
@@ -70,7 +70,7 @@ class LiveQuery:
         self.plan, self.live = plan, live
         self.engine = Engine(shards or plan.shards, run or Run(), interpret)
         self.nodes: dict[int, LiveNode] = {}
-        self.root = self._divided(plan.root)
+        self.root = self._adapted(plan.root)
         users = _users(self.root)
         self.inside = {one for region in self.regions.values() for one in region.inside}
         for step in self.root.walk():
@@ -86,15 +86,15 @@ class LiveQuery:
             raise ExecutionError(f"the plan has no scan {min(unknown)}")
         self.begun = False
 
-    def _divided(self, root: Step) -> Step:
-        """The steps of the plan with states in place of rows where aggregates hold them. Sets what arrives, and the
-        regions that one operator runs."""
-        for is_divided in (False, True):
+    def _adapted(self, root: Step) -> Step:
+        """The steps of the plan, adapted to rows that arrive. Sets what arrives, and the regions that one operator
+        runs."""
+        for is_adapted in (False, True):
             scans = {id(s) for s in root.walk() if _arrives(s, self.live)}
             self.moving, self.regions = dependent(root, scans), regions_of(root)
-            if not is_divided:
+            if not is_adapted:
                 whole = {*self.regions, *(one for region in self.regions.values() for one in region.inside)}
-                root = in_two_phases(root, self.moving, whole)
+                root = adapted(root, self.moving, whole)
         return root
 
     def _add(self, step: Step, users: dict[int, int]) -> None:
