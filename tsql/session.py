@@ -270,7 +270,7 @@ class Session:
         return endless(plan(), self.catalog)
 
     def _start_job(self, query: Any, *given: Any, **more: Any) -> Any:
-        """Start a job (`tsql.jobs.Query`)."""
+        """Start a job (`tsql.jobs.Query`), or compare its checkpoint."""
         from tsql.jobs import Jobs
 
         self._check_open()
