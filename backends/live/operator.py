@@ -131,7 +131,7 @@ class LiveOperator:
 
     def endless(self) -> str | None:
         """Why it could never answer, or never free its state, if the bounds that it has been told advance for ever;
-        None if it can. Boundedness.py asks a query that has no rows."""
+        None if it can. A query that has no rows is asked."""
         raise NotImplementedError
 
     @property
