@@ -4,10 +4,10 @@ aggregate by=() n=sum(x)        aggregate by=() n=sum(x)
   sort y asc              ->      scan t (x, y)
     scan t (x, y)
 
-An aggregate does not see it, unless one of its calls depends on the order of rows (`first`, `string_agg`, ..); nor does
-DISTINCT, nor what only asks for a partner: the right side of a semi, anti or mark join, of INTERSECT and of EXCEPT. The
-sort may stand below projections, filters, joins and UNION ALL. A LIMIT, a window or a DISTINCT ON takes rows by their
-places, so what is below it stays.
+An aggregate, also one per snapshot, does not see it, unless one of its calls depends on the order of rows (`first`,
+`string_agg`, ..); nor does DISTINCT, nor what only asks for a partner: the right side of a semi, anti or mark join, of
+INTERSECT and of EXCEPT. The sort may stand below projections, filters, joins and UNION ALL. A LIMIT, a window or a
+DISTINCT ON takes rows by their places, so what is below it stays.
 """
 
 from __future__ import annotations
