@@ -374,7 +374,7 @@ def test_bench_lists_and_runs(call, capfd, monkeypatch, tmp_path):
     code, out, _ = call("bench", "micro.bandwidth", "1")
     assert code == 0 and "GB/s" in out
     code, _, err = call("bench", "nothing")
-    there = "there is no benchmark nothing: there are tpch, ads, bigdata, cancel, coverage, micro.bandwidth, "
+    there = "there is no benchmark nothing: there are tpch, ads, bigdata, cancel, coverage, live, micro.bandwidth, "
     assert code == 2 and there in err
     monkeypatch.setattr("tsql.__file__", str(tmp_path / "tsql" / "__init__.py"))
     assert call("bench")[:2] == (

@@ -346,6 +346,7 @@ class ClusterRun:
                 "rows_out": self.driver.emitter.rows,
                 "ended": self.has_ended,
                 "late": late,
+                "identity": self._identity(),
             }
             self.spec.checkpoint.write(Epoch(number, about, token, self.driver.tables()))
         self.epoch = number
