@@ -289,11 +289,10 @@ class JobRun:
 
     def _finish(self) -> None:
         """What is left of the result, and the last epoch."""
+        if self._stops == "checkpoint":  # what cannot be read again is computed
+            self._take_what_waits([stream for stream in self.inputs if not stream.feed.reader.replays])
         if self._stops == "drain":
-            for stream in self.inputs:
-                stream.feed.stop()
-            while any(stream.feed.queued for stream in self.inputs) and self._advance():
-                pass
+            self._take_what_waits(self.inputs)
             open_streams = [stream for stream in self.inputs if not stream.has_ended]
             self._take(self.query.advance({}, {scan: None for one in open_streams for scan in one.scans}))
             for stream in open_streams:
@@ -305,6 +304,13 @@ class JobRun:
         self._settle()
         self._end_epoch()
         self._settle()
+
+    def _take_what_waits(self, streams: Sequence[StreamInput]) -> None:
+        """Read no further in these streams, and compute what has been read."""
+        for stream in streams:
+            stream.feed.stop()
+        while any(stream.feed.queued for stream in streams) and self._advance():
+            pass
 
     # Epochs ----------------------------------------------------------------------------------------------------------
 

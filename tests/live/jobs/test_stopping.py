@@ -278,3 +278,18 @@ def test_a_fork() -> None:
         assert read_all(job)
         job.stop(drain=True)
         assert job.table().num_rows == ROWS
+
+
+def test_rows_that_cannot_be_read_again_are_computed_when_a_job_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job is slow, and stopped while rows wait in the queue: nobody could read them a second time."""
+    monkeypatch.setattr("tsql.backends.live.jobs.job.LEAST_ROWS", 1)
+    monkeypatch.setattr("tsql.backends.live.jobs.job.MOST_ROWS", 1)
+    monkeypatch.setattr("tests.live.scripted.ScriptedReader.replays", False)
+    with tsql.connect(threads=1) as session:
+        readers = scripted(session, "events", {"p": cut(TABLE, 3, most=2)}, SCHEMA, "ts", ends=False, watermark=DELAY)
+        job = session.sql("SELECT id FROM events").start()
+        assert wait_until(lambda: bool(readers) and readers[0].behind() < len(readers[0].script["p"]))
+        job.stop()
+        given = sum(piece.rows.num_rows for piece in readers[0].script["p"][: readers[0].places["p"]])
+        assert 0 < job.table().num_rows == job.progress().rows_in <= given
+        assert job.progress().streams[0].queued == 0
