@@ -27,15 +27,19 @@ LEAST_ROWS, MOST_CHUNKS = 65_536, 1_024
 
 
 class LiveView:
-    """An entry of the catalog, and the sink that fills it."""
+    """An entry of the catalog, and the sink that fills it. most: of a result whose rows are final, only so many of the
+    last ones are kept (a terminal shows no more)."""
 
     is_exact = True
     takes_changes = True
     is_prompt = True
     kind = MATERIALIZED_VIEW
 
-    def __init__(self, name: str, schema: Schema):
+    def __init__(self, name: str, schema: Schema, most: int | None = None):
         self.name, self.schema = name, schema
+        self._most = most
+        self.left_out = 0
+        """Rows that are not kept."""
         self.job: Job | None = None
         self._lock = threading.Lock()
         self._table = schema.to_arrow().empty_table()
@@ -69,6 +73,9 @@ class LiveView:
             self._table = fold(pa.concat_tables([self._table.append_column(more.schema[-1], there), more]))
             return
         self._table = pa.concat_tables([self._table, more.cast(self._table.schema)])
+        if self._most is not None and self._table.num_rows > self._most:
+            beyond = self._table.num_rows - self._most
+            self._table, self.left_out = self._table.slice(beyond), self.left_out + beyond
         if self._table.num_columns and self._table[0].num_chunks > MOST_CHUNKS + self._table.num_rows // LEAST_ROWS:
             self._table = self._table.combine_chunks()
 

@@ -18,7 +18,7 @@ from tsql.backends.io import Source, remote
 from tsql.backends.io.pipes import Pipe, Pipes, is_fifo
 from tsql.backends.names import Absent, FoundTable, NeverKept, OuterNames, StandIn, Use
 from tsql.catalog.definition import Macro, Table, View
-from tsql.catalog.external import External, Files
+from tsql.catalog.external import SINK, External, Files
 from tsql.kernels.expr.errors import CatalogError, SourceError
 from tsql.kernels.process import forks
 from tsql.kernels.process.quick_dataclass import dataclass
@@ -202,6 +202,8 @@ class Catalog:
 
     def _connected(self, key: str, entry: External) -> Source:
         """A stream that only jobs can read: there are no files of it, or none yet."""
+        if entry.kind == SINK:
+            raise CatalogError(f'"{self.shown_name(key)}" is a sink: jobs write to it, and nothing can be read from it')
         from tsql.catalog.streams import stream_source
 
         known = self._streams.get(key)

@@ -50,7 +50,7 @@ def run_live(relation: Relation, kind: str, live: LiveOptions) -> int:
         return _shown(relation.start(live.sink, **live.options), None)
     if kind == "table" and sys.stdout.isatty():
         schema = Schema(tuple(Field(name, t) for name, t in zip(relation.columns, relation.sql_types, strict=True)))
-        view = LiveView("result", schema)
+        view = LiveView("result", schema, SHOWN_ROWS)
         return _shown(relation.start(view, **live.options), (relation, view))
     return _shown(relation.start(_Printer(kind), **live.options), None)
 
@@ -128,7 +128,7 @@ def _draw(job: Job, screen: tuple[Relation, LiveView] | None, interrupted: threa
         if screen is not None:
             relation, view = screen
             rows = max(1, min(SHOWN_ROWS, console.height - _OTHER_LINES))
-            found += table_of(relation, view.table(), rows, console.width, ascii_only)
+            found += table_of(relation, view, rows, console.width, ascii_only)
         found.append([("Ctrl-C stops", "dim")])
         shown = Text(no_wrap=True, overflow="crop")
         for number, line in enumerate(found):
@@ -148,15 +148,16 @@ def _draw(job: Job, screen: tuple[Relation, LiveView] | None, interrupted: threa
             pass
     if screen is not None:
         relation, view = screen
-        print_lines(sys.stdout, table_of(relation, view.table(), SHOWN_ROWS, console.width, ascii_only))
+        print_lines(sys.stdout, table_of(relation, view, SHOWN_ROWS, console.width, ascii_only))
 
 
-def table_of(relation: Relation, table: pa.Table, most: int, width: int, ascii_only: bool) -> list[Line]:
+def table_of(relation: Relation, view: LiveView, most: int, width: int, ascii_only: bool) -> list[Line]:
     """The last rows of a result."""
+    table = view.table()
     rows = table.num_rows
     shown = table.slice(max(0, rows - most)).combine_chunks()
     numbered = shown.rename_columns([str(place) for place in range(shown.num_columns)])
-    return lines(relation.columns, relation.sql_types, Excerpt([], numbered.to_batches(), rows), width,
+    return lines(relation.columns, relation.sql_types, Excerpt([], numbered.to_batches(), view.left_out + rows), width,
                  ascii_only=ascii_only)  # fmt: skip
 
 
